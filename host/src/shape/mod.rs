@@ -1,0 +1,33 @@
+//! The stages that the host owns: narrow → page → fit → cap.
+//!
+//! Owns: what becomes of an answer. Everything here is synchronous and pure, and knows neither wasmtime nor MCP: an
+//! [`Intake`] takes the answer in, [`shape`] makes the [`Reply`]. A `Reply` cannot be made anywhere else, so that all
+//! that a door sends has passed the cap.
+
+mod ask;
+mod cap;
+mod cursor;
+mod fit;
+mod format;
+mod intake;
+mod json;
+mod narrow;
+mod page;
+mod pipeline;
+mod policy;
+mod receipt;
+mod refusal;
+mod reply;
+mod rows;
+mod select;
+pub mod tokens;
+
+pub use ask::{Ask, Format};
+pub use cursor::{MAX_CURSOR_CHARS, Signer};
+pub use fit::{Budget, BudgetSources, MIN_BUDGET_TOKENS};
+pub use intake::{DEFAULT_INTAKE_BYTES, Intake};
+pub use pipeline::{Call, OwnLimit, ToolFacts, shape};
+pub use policy::{DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy, undeclared};
+pub use receipt::{Facts, source_name};
+pub use refusal::{Code, Field, MAX_REFUSAL_BYTES, Refusal, excerpt};
+pub use reply::Reply;

@@ -1,0 +1,124 @@
+//! The one thing that a door can send.
+//!
+//! A [`Reply`] can only be made inside [`shape`](super): by the pipeline, which holds it under the cap, or from a
+//! [`Refusal`], which is small by construction. So whatever a client receives has passed the same cap.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use super::ask::Format;
+use super::receipt;
+use super::refusal::{Code, Refusal};
+use crate::contract::{Attachment, Receipt};
+
+/// What leaves: the facts and the body of an answer, or a refusal.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    facts: String,
+    body: String,
+    format: Format,
+    is_json: bool,
+    has_structured_copy: bool,
+    attachments: Vec<Attachment>,
+    receipt: Option<Receipt>,
+    refusal: Option<Code>,
+    next_after: Option<String>,
+}
+
+static NO_FACTS: LazyLock<String> = LazyLock::new(String::new);
+
+impl Reply {
+    #[expect(clippy::too_many_arguments, reason = "the parts of a reply; only the pipeline puts them together")]
+    pub(super) fn answer(
+        facts: String,
+        body: String,
+        format: Format,
+        is_json: bool,
+        has_structured_copy: bool,
+        attachments: Vec<Attachment>,
+        receipt: Receipt,
+    ) -> Self {
+        let next_after = receipt.next_after.clone();
+        Self {
+            facts,
+            body,
+            format,
+            is_json,
+            has_structured_copy,
+            attachments,
+            receipt: Some(receipt),
+            refusal: None,
+            next_after,
+        }
+    }
+
+    /// A refusal as a reply.
+    pub fn refused(refusal: &Refusal) -> Self {
+        Self {
+            facts: NO_FACTS.clone(),
+            body: refusal.text(),
+            format: Format::Json,
+            is_json: true,
+            has_structured_copy: false,
+            attachments: Vec::new(),
+            receipt: None,
+            refusal: Some(refusal.error),
+            next_after: None,
+        }
+    }
+
+    /// The facts, one line of JSON. Empty for a refusal.
+    pub fn facts(&self) -> &str {
+        &self.facts
+    }
+
+    /// The body, or the refusal's JSON.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// Content that is not text, whole.
+    pub fn attachments(&self) -> &[Attachment] {
+        &self.attachments
+    }
+
+    /// What was refused, if it was.
+    pub fn refusal(&self) -> Option<Code> {
+        self.refusal
+    }
+
+    /// The account, for an answer.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_ref()
+    }
+
+    /// The account as JSON; null for a refusal.
+    pub fn receipt_json(&self) -> Value {
+        self.receipt.as_ref().map_or(Value::Null, receipt::to_json)
+    }
+
+    /// The cursor of the next page.
+    pub fn next_after(&self) -> Option<&str> {
+        self.next_after.as_deref()
+    }
+
+    /// Media type of the body.
+    pub fn media_type(&self) -> &'static str {
+        match (self.refusal, self.format, self.is_json) {
+            (Some(_), ..) => "application/problem+json",
+            (None, Format::Json, false) => "text/plain; charset=utf-8",
+            (None, format, _) => format.media_type(),
+        }
+    }
+
+    /// Whether the body is JSON.
+    pub fn is_json(&self) -> bool {
+        self.is_json && self.format == Format::Json
+    }
+
+    /// Whether the facts and the body also go out as structured content.
+    pub fn has_structured_copy(&self) -> bool {
+        self.has_structured_copy
+    }
+}
