@@ -11,7 +11,8 @@ pub fn count(text: &str) -> u64 {
 /// Tokens of a text unless there are more than `limit`. Costs no more than the limit, whatever the text's length.
 pub(crate) fn count_up_to(text: &str, limit: u64) -> Option<u64> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    bpe_openai::o200k_base().count_till_limit(&text.into(), limit).map(|count| count as u64)
+    let tokenizer = bpe_openai::o200k_base();
+    tokenizer.count_till_limit(&tokenizer.normalize(text), limit).map(|count| count as u64)
 }
 
 /// Builds the tables.
