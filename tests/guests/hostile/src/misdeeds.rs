@@ -1,0 +1,220 @@
+//! The misdeeds themselves. Each runs until the host stops it, unless its description says otherwise.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use crate::bindings::plimsoll::plugin::log;
+use crate::bindings::plimsoll::plugin::reply;
+use crate::bindings::plimsoll::plugin::shaping::PushDown;
+use crate::bindings::plimsoll::plugin::types::Fault;
+
+/// One way to misbehave.
+pub(crate) struct Misdeed {
+    pub(crate) name: &'static str,
+    pub(crate) description: &'static str,
+    /// Takes the argument `count`.
+    pub(crate) run: fn(Option<u64>) -> Result<(), Fault>,
+}
+
+macro_rules! misdeeds {
+    ($($name:literal: $description:literal => $run:expr;)*) => {
+        /// Every misdeed, and `fine`.
+        pub(crate) const ALL: &[Misdeed] = &[$(Misdeed {
+            name: $name,
+            description: $description,
+            run: $run,
+        }),*];
+    };
+}
+
+misdeeds! {
+    "fine": "Hands over an array of `count` (3) small objects." => fine;
+    "loop": "Computes without end." => |_| spin();
+    "sleep": "Waits on a clock for `count` (60,000) milliseconds, then answers." => sleep;
+    "grow": "Allocates memory without end." => |_| grow();
+    "trap": "Executes an unreachable instruction." => |_| trap();
+    "panic": "Panics, which writes to stderr and aborts." => |_| panic!("a panic, as ordered");
+    "exit": "Leaves through wasi:cli/exit with code 3." => |_| std::process::exit(3);
+    "recurse": "Calls itself without end." => |_| recurse();
+    "flood_rows": "Pushes rows without end, whatever it hears." => |_| flood_rows();
+    "flood_one_row": "Pushes one row of `count` (100,000,000) bytes." => flood_one_row;
+    "flood_document": "Hands over a document of `count` (200,000,000) bytes." => flood_document;
+    "flood_attachments": "Attaches images of 1 MB without end." => |_| flood_attachments();
+    "flood_log": "Writes log lines of 100 KB without end." => |_| flood_log();
+    "flood_stdout": "Prints lines without end." => |_| flood_stdout();
+    "flood_progress": "Reports progress without end." => |_| flood_progress();
+    "progress_back": "Reports progress 5, 3 and 5 of 4, then answers." => progress_back;
+    "fault_invalid_input": "Fails with invalid-input." => |_| Err(Fault::InvalidInput("this input is not for me".to_owned()));
+    "fault_not_found": "Fails with not-found." => |_| Err(Fault::NotFound("nothing has that name".to_owned()));
+    "fault_unavailable": "Fails with unavailable." => |_| Err(Fault::Unavailable("the backend asks for patience".to_owned()));
+    "fault_internal": "Fails with internal." => |_| Err(Fault::Internal("something broke in here".to_owned()));
+    "fault_long": "Fails with a text of `count` (1,000,000) bytes." => |count| Err(Fault::Internal("long ".repeat(or(count, 1_000_000) / 5)));
+    "fault_after_rows": "Pushes rows, then fails." => fault_after_rows;
+    "trap_after_rows": "Pushes rows, then traps." => |_| { reply::rows(b"{\"n\":1}\n"); trap() };
+    "document_twice": "Hands over two documents." => document_twice;
+    "document_and_rows": "Hands over a document and pushes rows." => document_and_rows;
+    "nothing": "Returns without an answer." => |_| Ok(());
+    "invalid_utf8": "Hands over a document that is not UTF-8." => |_| { reply::document(b"[\"\xff\xfe\"]"); Ok(()) };
+    "invalid_utf8_rows": "Pushes a row that is not UTF-8." => |_| { reply::rows(b"{\"n\":\"\xc3(\"}\n"); Ok(()) };
+    "invalid_json": "Hands over a document that begins like JSON and is cut." => |_| { reply::document(b"[{\"n\":1},{\"n\":"); Ok(()) };
+    "invalid_rows": "Pushes lines, one of which is not JSON." => |_| { reply::rows(b"{\"n\":1}\n{\"n\":\n{\"n\":3}\n"); Ok(()) };
+    "false_total": "Says that there are 10 rows and pushes 2." => |_| { reply::total(10); reply::rows(b"{\"n\":1}\n{\"n\":2}\n"); Ok(()) };
+    "false_applied": "Says late that it applied everything." => |_| { reply::rows(b"{\"n\":1}\n"); reply::applied(PushDown::all()); Ok(()) };
+    "look_around": "Hands over the names of its environment variables, its arguments and what it can list of `/` and `..`." => look_around;
+}
+
+fn or(count: Option<u64>, default: usize) -> usize {
+    count.map_or(default, |count| {
+        usize::try_from(count).unwrap_or(usize::MAX)
+    })
+}
+
+/// Objects `{"n":…}`, one a line.
+fn lines(range: std::ops::Range<usize>) -> String {
+    range.map(|n| format!("{{\"n\":{n}}}\n")).collect()
+}
+
+fn fine(count: Option<u64>) -> Result<(), Fault> {
+    let rows = lines(0..or(count, 3));
+    reply::document(format!("[{}]", rows.trim_end().replace('\n', ",")).as_bytes());
+    Ok(())
+}
+
+pub(crate) fn spin() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = black_box(turns).wrapping_add(1);
+    }
+}
+
+fn sleep(count: Option<u64>) -> Result<(), Fault> {
+    std::thread::sleep(Duration::from_millis(count.unwrap_or(60_000)));
+    fine(None)
+}
+
+pub(crate) fn grow() -> ! {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+/// An abort is the instruction `unreachable`.
+pub(crate) fn trap() -> ! {
+    std::process::abort()
+}
+
+fn recurse() -> Result<(), Fault> {
+    fn deeper(depth: u64) -> u64 {
+        // Never true, which the compiler cannot know.
+        if black_box(depth) == u64::MAX {
+            return 0;
+        }
+        let frame = black_box([depth; 16]);
+        black_box(deeper(depth + 1)) + black_box(frame)[7]
+    }
+    Err(Fault::Internal(format!("came back from {}", deeper(0))))
+}
+
+fn flood_rows() -> ! {
+    let rows = lines(0..8_192);
+    loop {
+        reply::rows(rows.as_bytes());
+    }
+}
+
+fn flood_one_row(count: Option<u64>) -> Result<(), Fault> {
+    let mut row = vec![b'x'; or(count, 100_000_000).max(3)];
+    row[0] = b'"';
+    let end = row.len() - 2;
+    row[end..].copy_from_slice(b"\"\n");
+    reply::rows(&row);
+    Ok(())
+}
+
+fn flood_document(count: Option<u64>) -> Result<(), Fault> {
+    reply::document(&vec![b'x'; or(count, 200_000_000)]);
+    Ok(())
+}
+
+fn flood_attachments() -> ! {
+    let image = reply::Attachment::Image(reply::Blob {
+        media_type: "image/png".to_owned(),
+        data: vec![7; 1_000_000],
+    });
+    loop {
+        reply::attach(&image);
+    }
+}
+
+fn flood_log() -> ! {
+    let line = "log ".repeat(25_000);
+    loop {
+        log::write(log::Level::Info, &line);
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "that is the misdeed")]
+fn flood_stdout() -> ! {
+    loop {
+        println!("a line that nobody asked for");
+    }
+}
+
+fn flood_progress() -> ! {
+    let mut done = 0;
+    loop {
+        done += 1;
+        reply::progress(done, None, Some("still going"));
+    }
+}
+
+fn progress_back(_: Option<u64>) -> Result<(), Fault> {
+    for done in [5, 3, 5] {
+        reply::progress(done, Some(4), None);
+    }
+    fine(None)
+}
+
+fn fault_after_rows(_: Option<u64>) -> Result<(), Fault> {
+    reply::rows(lines(0..100).as_bytes());
+    Err(Fault::Unavailable(
+        "the backend went away after 100 rows".to_owned(),
+    ))
+}
+
+fn document_twice(_: Option<u64>) -> Result<(), Fault> {
+    reply::document(b"[1]");
+    reply::document(b"[2]");
+    Ok(())
+}
+
+fn document_and_rows(_: Option<u64>) -> Result<(), Fault> {
+    reply::document(b"[1]");
+    reply::rows(b"2\n");
+    Ok(())
+}
+
+fn look_around(_: Option<u64>) -> Result<(), Fault> {
+    let list = |folder: &str| match std::fs::read_dir(folder) {
+        Ok(entries) => entries
+            .map(|entry| {
+                entry.map_or_else(
+                    |error| error.to_string(),
+                    |entry| entry.path().display().to_string(),
+                )
+            })
+            .collect(),
+        Err(error) => vec![format!("{folder}: {error}")],
+    };
+    let seen = serde_json::json!({
+        "environment": std::env::vars().map(|(name, _)| name).collect::<Vec<_>>(),
+        "arguments": std::env::args().collect::<Vec<_>>(),
+        "root": list("/"),
+        "parent": list(".."),
+        "password_file": std::fs::read_to_string("/etc/passwd").is_ok(),
+        "written": std::fs::write("/data/written", "by a guest").is_ok(),
+    });
+    reply::document(seen.to_string().as_bytes());
+    Ok(())
+}
