@@ -17,16 +17,6 @@ const LONGEST_FILTER_BYTES: usize = 40;
 const LONGEST_SUMMARY_BYTES: usize = 400;
 /// Examples of values in the description of a filter that is not a choice.
 const EXAMPLES: usize = 2;
-/// Arguments of the host. A filter of that name would take their place.
-const HOST_ARGUMENTS: [&str; 7] = [
-    "limit",
-    "after",
-    "detail",
-    "fields",
-    "horizon",
-    "format",
-    "max_tokens",
-];
 
 /// Declares one collection of the file at `path`, found behind `members`.
 pub(crate) fn collection(
@@ -42,8 +32,8 @@ pub(crate) fn collection(
     Collection {
         name,
         description: format!(
-            "The rows of {place}: {} rows of {} bytes on average.",
-            profile.rows, profile.row_bytes
+            "The rows are {place}, {} bytes each on average.",
+            profile.row_bytes
         ),
         filters: profile
             .scalars
@@ -103,24 +93,19 @@ fn is_filter(field: &Field) -> bool {
         && field
             .name
             .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
-        && !HOST_ARGUMENTS.contains(&field.name.as_str());
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     is_argument && field.value_bytes <= LONGEST_FILTER_BYTES
 }
 
 fn filter(field: &Field) -> FilterField {
+    let shown = |values: &[String]| values.join(", ");
     let description = match (field.is_choice, &field.values[..]) {
-        (true, values) => format!(
-            "Only rows with this `{}`; seen: {}.",
-            field.name,
-            values.join(", ")
-        ),
-        (false, []) => format!("Only rows with this `{}`.", field.name),
-        (false, values) => format!(
-            "Only rows with this `{}`, such as {}.",
-            field.name,
-            values[..values.len().min(EXAMPLES)].join(", ")
-        ),
+        (true, values) => format!("`{}`; seen: {}.", field.name, shown(values)),
+        (false, []) => format!("`{}`.", field.name),
+        (false, values) => {
+            let examples = &values[..values.len().min(EXAMPLES)];
+            format!("`{}`, such as {}.", field.name, shown(examples))
+        }
     };
     FilterField {
         name: field.name.clone(),
@@ -158,10 +143,7 @@ mod tests {
             .map(|column| column.name.as_str())
             .collect();
         assert_eq!(columns, ["id", "state"]);
-        assert_eq!(
-            things.filters[1].description,
-            r#"Only rows with this `state`; seen: "open"."#
-        );
+        assert_eq!(things.filters[1].description, r#"`state`; seen: "open"."#);
         assert_eq!(things.count, Some(2));
         assert_eq!(things.shape.key.as_deref(), Some("id"));
     }
@@ -176,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn no_filter_takes_the_place_of_an_argument_of_the_host() {
+    fn only_fields_whose_names_can_be_arguments_are_filters() {
         let things = declared(br#"[{"id":1,"limit":5,"a.b":1,"with space":2}]"#);
         let filters: Vec<_> = things
             .filters
             .iter()
             .map(|filter| filter.name.as_str())
             .collect();
-        assert_eq!(filters, ["id"]);
+        assert_eq!(filters, ["id", "limit"]);
         let columns: Vec<_> = things
             .shape
             .columns

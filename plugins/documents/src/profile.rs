@@ -198,6 +198,9 @@ pub(crate) fn key(table: &Table) -> Result<Option<String>, String> {
                 if row_number == 1
                     && let Some((first, _)) = members.first()
                     && !KEYS.contains(&&**first)
+                    // A path splits at dots, so it cannot name such a field.
+                    && !first.is_empty()
+                    && !first.contains('.')
                 {
                     candidates.push((first.to_string(), BTreeSet::new()));
                 }
