@@ -1,0 +1,211 @@
+//! One call: a slot, a store, an instance, the guest's answer or what became of it.
+//!
+//! Invariant: everything of a call lives in the future of [`Plugin::call`]. At the deadline, or when a caller drops that
+//! future, guest code, host calls and the instance are gone; no task is left behind.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, sleep_until};
+use wasmtime::Store;
+
+use super::failure;
+use super::instance::{self, State};
+use super::journal::Journal;
+use super::load::{Plugin, Pre};
+use crate::contract::{BackendSelection, Fault};
+use crate::shape::{Code, Intake, Refusal};
+
+/// What is asked of a plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Calls a tool of a `tool-handler`.
+    Tool {
+        /// Its name.
+        name: String,
+        /// A JSON object that fits the handler's own schema.
+        arguments: String,
+    },
+    /// Queries a collection of a `backend-adapter`.
+    Query {
+        /// Its name.
+        collection: String,
+        /// What is wanted of it.
+        selection: BackendSelection,
+    },
+    /// Gets one row of a collection of a `backend-adapter`.
+    Get {
+        /// The collection's name.
+        collection: String,
+        /// JSON text of the row's key.
+        key: String,
+    },
+}
+
+impl Request {
+    /// The tool or collection.
+    fn subject(&self) -> &str {
+        match self {
+            Self::Tool { name, .. } => name,
+            Self::Query { collection, .. } | Self::Get { collection, .. } => collection,
+        }
+    }
+}
+
+/// How far a call has come. `done` grows from one to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// How much is done.
+    pub done: u64,
+    /// Of how much, where the plugin knows.
+    pub total: Option<u64>,
+    /// The plugin's words, at most 2,000 bytes of them.
+    pub message: Option<String>,
+}
+
+/// What one call used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Fuel spent. After a trap it is the state at the last yield or host call, up to 1,000,000 too low.
+    pub fuel: u64,
+    /// The most bytes of linear memory at a time.
+    pub memory_peak_bytes: u64,
+    /// Wall-clock time, waiting for a slot included.
+    pub elapsed: Duration,
+}
+
+/// A call that ended well.
+pub struct Called {
+    /// The answer.
+    pub intake: Intake,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// A call that did not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failed {
+    /// What the caller is told.
+    pub refusal: Refusal,
+    /// What it cost, as far as known.
+    pub usage: Usage,
+}
+
+impl Plugin {
+    /// Makes one call in an instance of its own.
+    ///
+    /// What the plugin hands over goes into `intake`. Progress goes to `progress` as long as there is room. `id` names
+    /// the call in the log. Dropping the future ends the guest at once.
+    pub async fn call(
+        &self,
+        request: Request,
+        intake: Intake,
+        progress: Option<mpsc::Sender<Progress>>,
+        id: &str,
+    ) -> Result<Called, Failed> {
+        let started = Instant::now();
+        let deadline = started + self.limits.deadline;
+        let fail = |refusal: Refusal, usage| Failed { refusal, usage: Usage { elapsed: started.elapsed(), ..usage } };
+
+        // Declared before the store, so that the slot is free only after the instance is gone.
+        let Some(_slot) = self.slot(deadline).await else {
+            return Err(fail(failure::busy(self.limits.deadline), Usage::default()));
+        };
+        let journal = Journal::new(self.name.clone(), request.subject(), id);
+        let mut store = match self.store(journal, self.list_bytes()) {
+            Ok(store) => store,
+            Err(error) => return Err(fail(failure::ungranted(&error), Usage::default())),
+        };
+        store.data_mut().intake = Some(intake);
+        store.data_mut().progress = progress;
+
+        let outcome = before(deadline, self.answer(&mut store, &request)).await;
+        let usage = Usage { elapsed: started.elapsed(), ..instance::usage(&store, &self.limits) };
+        self.settle(outcome, request.subject(), id).map_err(|refusal| fail(refusal, usage))?;
+        // Host functions take the intake out and put it back before they return.
+        match store.data_mut().intake.take() {
+            Some(intake) => Ok(Called { intake, usage }),
+            None => Err(fail(Refusal::new(Code::Internal, "The host has lost the answer, by a fault of its own."), usage)),
+        }
+    }
+
+    async fn answer(&self, store: &mut Store<State>, request: &Request) -> wasmtime::Result<Result<(), Fault>> {
+        match (&self.pre, request) {
+            (Pre::ToolHandler(pre), Request::Tool { name, arguments }) => {
+                let handler = pre.instantiate_async(&mut *store).await?;
+                handler.plimsoll_plugin_tools().call_call_tool(store, name, arguments).await
+            }
+            (Pre::BackendAdapter(pre), Request::Query { collection, selection }) => {
+                let adapter = pre.instantiate_async(&mut *store).await?;
+                adapter.plimsoll_plugin_backend().call_query(store, collection, selection).await
+            }
+            (Pre::BackendAdapter(pre), Request::Get { collection, key }) => {
+                let adapter = pre.instantiate_async(&mut *store).await?;
+                adapter.plimsoll_plugin_backend().call_get(store, collection, key).await
+            }
+            (Pre::ToolHandler(_), _) => Ok(Err(Fault::NotFound(format!("`{}` has no collections", self.name)))),
+            (Pre::BackendAdapter(_), _) => Ok(Err(Fault::NotFound(format!("`{}` has no tools of its own", self.name)))),
+        }
+    }
+
+    /// What came of the guest's work; `None` is a deadline that passed. What broke goes to the log in full.
+    pub(super) fn settle<T>(
+        &self,
+        outcome: Option<wasmtime::Result<Result<T, Fault>>>,
+        subject: &str,
+        id: &str,
+    ) -> Result<T, Refusal> {
+        let error = match outcome {
+            None => return Err(failure::timeout(&self.limits)),
+            Some(Ok(Err(fault))) => return Err(failure::fault(&fault)),
+            Some(Ok(Ok(value))) => return Ok(value),
+            Some(Err(error)) => error,
+        };
+        let refusal = failure::broken(&error, &self.limits);
+        let (plugin, code) = (&self.name, refusal.error.as_str());
+        if refusal.error == Code::PluginTrapped {
+            tracing::warn!(%plugin, tool = subject, call = id, code, "the plugin broke: {error:?}");
+        } else {
+            tracing::info!(%plugin, tool = subject, call = id, code, "the plugin was stopped: {error}");
+        }
+        Err(refusal)
+    }
+
+    /// A slot of the pool, or `None` where all stayed taken until the deadline.
+    pub(super) async fn slot(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+        let slot = before(deadline, self.sandbox.slots().acquire_owned()).await?;
+        Some(slot.expect("the semaphore is never closed"))
+    }
+
+    pub(super) fn store(&self, journal: Journal, transfer_bytes: usize) -> anyhow::Result<Store<State>> {
+        let wasi = self.grants.wasi(&journal)?;
+        let state = State::new(wasi, self.config.clone(), journal, &self.limits);
+        Ok(instance::store(self.sandbox.engine(), state, &self.limits, transfer_bytes)?)
+    }
+
+    /// What one host call may carry while the plugin answers: a list as large as the guest's memory, since lists are
+    /// read where they lie and the intake has its own bound.
+    fn list_bytes(&self) -> usize {
+        usize::try_from(self.limits.memory_bytes).unwrap_or(usize::MAX)
+    }
+}
+
+/// The work's output, or `None` where it is not done by the deadline; it is dropped then.
+pub(super) async fn before<F: Future>(deadline: Instant, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    let mut timer = pin!(sleep_until(deadline));
+    poll_fn(|context| {
+        if let Poll::Ready(output) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        // The clock as well as the timer: a worker that is busy with yielding guests looks at its timers late.
+        if Instant::now() >= deadline || timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,188 @@
+//! What the host offers to guests: the contract's `reply` and `log`, `wasi:config/store`, and the harmless part of WASI.
+//!
+//! The linker holds all that any plugin may be granted; what one plugin may have is decided at load, by
+//! [`inspect`](super::inspect). Sockets and HTTP are not in it.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, WasmList, WasmStr};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::{cli, filesystem, random};
+use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
+use wasmtime_wasi_config::WasiConfig;
+
+use super::call::Progress;
+use super::failure::Rejected;
+use super::instance::State;
+use super::journal::Source;
+use super::limits::ATTACHMENT_BYTES;
+use crate::contract::{Attachment, Demand, Level, PushDown};
+use crate::shape::{Intake, excerpt};
+
+/// Taking in a list of this size would hold up its worker for a millisecond or more (measured 1 GB/s), so the worker's
+/// other tasks move to another thread first. That costs some 10 µs.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// What an attachment counts beside its bytes.
+const ATTACHMENT_OVERHEAD_BYTES: usize = 256;
+
+/// A linker with everything that is offered.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    link_reply(linker)?;
+    link_log(linker)?;
+    wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| WasiConfig::from(&*state.config))?;
+    link_wasi(linker)
+}
+
+/// wasi:io, wasi:clocks, wasi:random, wasi:filesystem and wasi:cli; not wasi:sockets.
+fn link_wasi(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    // io, clocks, `random`, and the standard streams.
+    wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
+    filesystem::types::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
+    filesystem::preopens::add_to_linker::<State, WasiFilesystem>(linker, State::filesystem)?;
+    random::insecure::add_to_linker::<State, WasiRandom>(linker, State::random)?;
+    random::insecure_seed::add_to_linker::<State, WasiRandom>(linker, State::random)?;
+    cli::exit::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::environment::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::terminal_input::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::terminal_output::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::terminal_stdin::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::terminal_stdout::add_to_linker::<State, WasiCli>(linker, State::cli)?;
+    cli::terminal_stderr::add_to_linker::<State, WasiCli>(linker, State::cli)
+}
+
+/// `reply`, by hand: the generated traits would copy every list before anyone has looked at it.
+fn link_reply(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut reply = linker.instance("plimsoll:plugin/reply@0.1.0")?;
+    reply.func_wrap_async("document", |mut store, (bytes,): (WasmList<u8>,)| {
+        Box::new(async move {
+            take_in(&mut store, &bytes, Intake::document);
+            give_way(&mut store, bytes.len()).await;
+            Ok(())
+        })
+    })?;
+    reply.func_wrap_async("rows", |mut store, (lines,): (WasmList<u8>,)| {
+        Box::new(async move {
+            let demand = take_in(&mut store, &lines, Intake::rows);
+            give_way(&mut store, lines.len()).await;
+            Ok((demand.unwrap_or(Demand::Enough),))
+        })
+    })?;
+    reply.func_wrap_async("total", |mut store: StoreContextMut<'_, State>, (count,): (u64,)| {
+        Box::new(async move {
+            if let Some(intake) = &mut store.data_mut().intake {
+                intake.total(count);
+            }
+            give_way(&mut store, 0).await;
+            Ok(())
+        })
+    })?;
+    reply.func_wrap_async("applied", |mut store: StoreContextMut<'_, State>, (what,): (PushDown,)| {
+        Box::new(async move {
+            if let Some(intake) = &mut store.data_mut().intake {
+                intake.applied(what);
+            }
+            give_way(&mut store, 0).await;
+            Ok(())
+        })
+    })?;
+    reply.func_wrap_async("attach", |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
+        Box::new(async move {
+            let bytes = size(&content);
+            let state = store.data_mut();
+            state.attached_bytes = state.attached_bytes.saturating_add(bytes);
+            if state.attached_bytes > ATTACHMENT_BYTES {
+                return Err(Rejected::Attachments.into());
+            }
+            if let Some(intake) = &mut state.intake {
+                intake.attach(content);
+            }
+            give_way(&mut store, bytes).await;
+            Ok(())
+        })
+    })?;
+    reply.func_wrap_async(
+        "progress",
+        |mut store: StoreContextMut<'_, State>, (done, total, message): (u64, Option<u64>, Option<WasmStr>)| {
+            Box::new(async move {
+                let message = message.map(|message| message.to_str(&store).map(|text| (excerpt(&text), text.len())));
+                let (message, bytes) = message.transpose()?.unzip();
+                tell(store.data_mut(), Progress { done, total, message });
+                give_way(&mut store, bytes.unwrap_or(0)).await;
+                Ok(())
+            })
+        },
+    )
+}
+
+fn link_log(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    let mut log = linker.instance("plimsoll:plugin/log@0.1.0")?;
+    log.func_wrap_async("write", |mut store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
+        Box::new(async move {
+            let text = message.to_str(&store)?;
+            let bytes = text.len();
+            store.data().journal.write(level, Source::Log, text.as_bytes());
+            give_way(&mut store, bytes).await;
+            Ok(())
+        })
+    })
+}
+
+/// Hands a list to the intake where it lies in the guest's memory.
+fn take_in<R>(
+    store: &mut StoreContextMut<'_, State>,
+    list: &WasmList<u8>,
+    take: impl FnOnce(&mut Intake, &[u8]) -> R,
+) -> Option<R> {
+    // Out of the store and back, since the guest's memory is borrowed from the same store.
+    let mut intake = store.data_mut().intake.take()?;
+    let bytes = list.as_le_slice(&*store);
+    let is_multi_threaded = || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    let taken = if bytes.len() >= LARGE_BYTES && is_multi_threaded() {
+        tokio::task::block_in_place(|| take(&mut intake, bytes))
+    } else {
+        take(&mut intake, bytes)
+    };
+    store.data_mut().intake = Some(intake);
+    Some(taken)
+}
+
+/// Lets other tasks run, and the deadline be seen, where host functions have handled enough for this guest.
+async fn give_way(store: &mut StoreContextMut<'_, State>, bytes: usize) {
+    if !store.data_mut().has_to_yield(bytes) {
+        return;
+    }
+    let mut has_yielded = false;
+    // Not tokio's own yield: that one waits for the next look at timers and sockets, up to 61 polls of other tasks away.
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Passes progress on, unless it does not grow or nobody keeps up with it.
+fn tell(state: &mut State, progress: Progress) {
+    let Some(sender) = &state.progress else { return };
+    if state.done.is_some_and(|done| progress.done <= done) {
+        return;
+    }
+    state.done = Some(progress.done);
+    // A full channel drops this one: the next says more anyway. A closed one has no reader.
+    let _ = sender.try_send(progress);
+}
+
+fn size(content: &Attachment) -> usize {
+    let bytes = match content {
+        Attachment::Image(blob) | Attachment::Audio(blob) => blob.media_type.len() + blob.data.len(),
+        Attachment::Resource(embedded) => embedded.uri.len() + embedded.media_type.len() + embedded.data.len(),
+    };
+    bytes + ATTACHMENT_OVERHEAD_BYTES
+}

@@ -1,0 +1,88 @@
+//! What the host keeps for one running instance, and the store around it.
+//!
+//! Everything a call leaves behind is in here, so that dropping the store ends it without a trace.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use wasmtime::component::ResourceTable;
+use wasmtime::{Engine, Store};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi_config::WasiConfigVariables;
+
+use super::call::{Progress, Usage};
+use super::journal::Journal;
+use super::limits::{HANDLES, HOST_CALL_BYTES, Limiter, Limits, YIELD_BYTES, YIELD_FUEL};
+use crate::shape::Intake;
+
+/// The data of a store.
+pub(super) struct State {
+    wasi: WasiCtx,
+    resources: ResourceTable,
+    pub(super) config: Arc<WasiConfigVariables>,
+    pub(super) journal: Journal,
+    /// None while a plugin is described: what it then hands over reaches nobody.
+    pub(super) intake: Option<Intake>,
+    pub(super) attached_bytes: usize,
+    pub(super) progress: Option<mpsc::Sender<Progress>>,
+    /// The last `done`, which only grows.
+    pub(super) done: Option<u64>,
+    limiter: Limiter,
+    /// What host functions have handled since others last ran.
+    handled_bytes: usize,
+}
+
+impl State {
+    pub(super) fn new(wasi: WasiCtx, config: Arc<WasiConfigVariables>, journal: Journal, limits: &Limits) -> Self {
+        let mut resources = ResourceTable::new();
+        resources.set_max_capacity(HANDLES);
+        Self {
+            wasi,
+            resources,
+            config,
+            journal,
+            intake: None,
+            attached_bytes: 0,
+            progress: None,
+            done: None,
+            limiter: Limiter::new(limits),
+            handled_bytes: 0,
+        }
+    }
+
+    /// Counts the work of a host function, and says whether others have to run now. Guest code yields by its fuel, of
+    /// which a guest that calls the host all the time spends little.
+    pub(super) fn has_to_yield(&mut self, bytes: usize) -> bool {
+        self.handled_bytes = self.handled_bytes.saturating_add(bytes).saturating_add(HOST_CALL_BYTES);
+        if self.handled_bytes < YIELD_BYTES {
+            return false;
+        }
+        self.handled_bytes = 0;
+        true
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.resources }
+    }
+}
+
+/// A store that is held to the limits. `transfer_bytes` bounds what one call between guest and host may carry.
+pub(super) fn store(engine: &Engine, state: State, limits: &Limits, transfer_bytes: usize) -> wasmtime::Result<Store<State>> {
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_fuel(limits.fuel)?;
+    store.fuel_async_yield_interval(Some(YIELD_FUEL))?;
+    store.set_hostcall_fuel(transfer_bytes);
+    Ok(store)
+}
+
+/// What the store's instance has used so far. After a trap the fuel is that of the last yield or host call.
+pub(super) fn usage(store: &Store<State>, limits: &Limits) -> Usage {
+    Usage {
+        fuel: limits.fuel.saturating_sub(store.get_fuel().unwrap_or(limits.fuel)),
+        memory_peak_bytes: store.data().limiter.peak_bytes,
+        ..Usage::default()
+    }
+}

@@ -1,0 +1,27 @@
+//! Runs plugins: the only place that knows wasmtime.
+//!
+//! A [`Sandbox`] is one engine. It makes a [`Plugin`] of a component once, and [`Plugin::call`] runs each call in a store
+//! and an instance of its own, under fuel, memory and a deadline, with nothing of WASI but what was granted. One mechanism
+//! gives fairness and both time limits: a guest yields every so much fuel, and host functions every so many bytes, and
+//! whoever waits for the guest drops it at the deadline.
+//!
+//! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. What an answer is worth and how
+//! it is cut to size is [`crate::shape`]'s affair.
+
+mod call;
+mod engine;
+mod failure;
+mod grants;
+mod imports;
+mod inspect;
+mod instance;
+mod journal;
+mod limits;
+mod load;
+
+pub use call::{Called, Failed, Progress, Request, Usage};
+pub use engine::{Sandbox, SandboxOptions};
+pub use grants::{FileGrant, Grants};
+pub use inspect::Inspection;
+pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, MAX_DEADLINE};
+pub use load::{Description, Plugin, World};
