@@ -78,7 +78,7 @@ impl Guest for Documents {
             let mut found = false;
             table.each(|row| {
                 if profile::has_value(row, &field, &key) {
-                    reply::document(row);
+                    reply::document(row.as_bytes());
                     found = true;
                     return ControlFlow::Break(());
                 }

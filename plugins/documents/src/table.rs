@@ -15,14 +15,14 @@ pub(crate) enum Table<'a> {
     /// The elements of an array.
     Values(Vec<&'a RawValue>),
     /// Lines, without their ends.
-    Lines(Vec<&'a [u8]>),
+    Lines(Vec<&'a str>),
     /// Records, which become objects when they are asked for.
     Csv(Csv<'a>),
 }
 
 /// The records of a CSV file.
 pub(crate) struct Csv<'a> {
-    bytes: &'a [u8],
+    text: &'a str,
     /// The beginning of each member of a row: its name as JSON, and a colon.
     members: Vec<String>,
     count: usize,
@@ -45,18 +45,19 @@ pub(crate) fn find(
     bytes: &[u8],
     wanted: impl Fn(&[String]) -> bool,
 ) -> Result<Vec<Found<'_>>, String> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    // Once for all that follows: whatever is cut out of the text needs no check of its own.
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let table = match format {
-        Format::Json => return find_in_document(bytes, wanted),
+        Format::Json => return find_in_document(text, wanted),
         _ if !wanted(&[]) => return Ok(Vec::new()),
         Format::Lines => Table::Lines(
-            bytes
-                .split(|byte| *byte == b'\n')
-                .map(<[u8]>::trim_ascii)
+            text.lines()
+                .map(str::trim_ascii)
                 .filter(|line| !line.is_empty())
                 .collect(),
         ),
-        Format::Csv => Table::Csv(Csv::new(bytes)?),
+        Format::Csv => Table::Csv(Csv::new(text)?),
     };
     Ok(vec![Found {
         members: Vec::new(),
@@ -67,10 +68,10 @@ pub(crate) fn find(
 /// The document, where it is an array of objects; else the arrays of objects in the top two levels of the object that
 /// it is.
 fn find_in_document(
-    bytes: &[u8],
+    text: &str,
     wanted: impl Fn(&[String]) -> bool,
 ) -> Result<Vec<Found<'_>>, String> {
-    let document: &RawValue = parse(bytes)?;
+    let document = text.trim_ascii_start();
     if kind(document) == Some(b'[') {
         // An empty one is a collection that has no rows yet.
         return Ok(objects(document)?
@@ -96,34 +97,34 @@ fn find_in_document(
         Ok(())
     };
     for (name, value) in members(document)? {
-        for (inner_name, inner) in members(value)? {
-            add(vec![name.to_string(), inner_name.into_owned()], inner)?;
+        for (inner_name, inner) in members(value.get())? {
+            add(vec![name.to_string(), inner_name.into_owned()], inner.get())?;
         }
-        add(vec![name.into_owned()], value)?;
+        add(vec![name.into_owned()], value.get())?;
     }
     Ok(tables)
 }
 
 /// The elements of an array, if all of them are objects.
-fn objects(array: &RawValue) -> Result<Option<Vec<&RawValue>>, String> {
-    let rows: Vec<&RawValue> = parse(array.get().as_bytes())?;
+fn objects(array: &str) -> Result<Option<Vec<&RawValue>>, String> {
+    let rows: Vec<&RawValue> = parse(array)?;
     Ok(rows
         .iter()
-        .all(|row| kind(row) == Some(b'{'))
+        .all(|row| kind(row.get()) == Some(b'{'))
         .then_some(rows))
 }
 
 /// The members of an object, none of anything else.
-fn members(value: &RawValue) -> Result<Vec<(Cow<'_, str>, &RawValue)>, String> {
+fn members(value: &str) -> Result<Vec<(Cow<'_, str>, &RawValue)>, String> {
     if kind(value) != Some(b'{') {
         return Ok(Vec::new());
     }
-    parse(value.get().as_bytes()).map(|Members(members)| members)
+    parse(value).map(|Members(members)| members)
 }
 
 /// The byte that a JSON value begins with, which tells what it is.
-pub(crate) fn kind(value: &RawValue) -> Option<u8> {
-    value.get().bytes().next()
+pub(crate) fn kind(value: &str) -> Option<u8> {
+    value.bytes().next()
 }
 
 /// Reads JSON.
@@ -131,8 +132,8 @@ pub(crate) fn kind(value: &RawValue) -> Option<u8> {
 /// # Errors
 ///
 /// What is wrong with it and where.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// The members of an object in their order, each value as its bytes.
@@ -181,11 +182,11 @@ impl Table<'_> {
     /// Where a record cannot be read.
     pub(crate) fn each(
         &self,
-        mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+        mut visit: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<(), String> {
         match self {
             Self::Values(rows) => {
-                let _ = rows.iter().try_for_each(|row| visit(row.get().as_bytes()));
+                let _ = rows.iter().try_for_each(|row| visit(row.get()));
             }
             Self::Lines(lines) => {
                 let _ = lines.iter().try_for_each(|line| visit(line));
@@ -197,8 +198,8 @@ impl Table<'_> {
 }
 
 impl<'a> Csv<'a> {
-    fn new(bytes: &'a [u8]) -> Result<Self, String> {
-        let mut reader = csv::Reader::from_reader(bytes);
+    fn new(text: &'a str) -> Result<Self, String> {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut members = Vec::new();
         for (index, header) in reader
@@ -224,27 +225,27 @@ impl<'a> Csv<'a> {
             count += 1;
         }
         Ok(Self {
-            bytes,
+            text,
             members,
             count,
         })
     }
 
-    fn each(&self, mut visit: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), String> {
-        let mut reader = csv::Reader::from_reader(self.bytes);
+    fn each(&self, mut visit: impl FnMut(&str) -> ControlFlow<()>) -> Result<(), String> {
+        let mut reader = csv::Reader::from_reader(self.text.as_bytes());
         let mut record = csv::StringRecord::new();
-        let mut row = Vec::new();
+        let mut row = String::new();
         while reader
             .read_record(&mut record)
             .map_err(|error| error.to_string())?
         {
             row.clear();
             for (member, cell) in self.members.iter().zip(&record) {
-                row.push(if row.is_empty() { b'{' } else { b',' });
-                row.extend_from_slice(member.as_bytes());
-                serde_json::to_writer(&mut row, cell).map_err(|error| error.to_string())?;
+                row.push(if row.is_empty() { '{' } else { ',' });
+                row.push_str(member);
+                row.push_str(&serde_json::to_string(cell).map_err(|error| error.to_string())?);
             }
-            row.push(b'}');
+            row.push('}');
             if visit(&row).is_break() {
                 break;
             }
@@ -255,9 +256,9 @@ impl<'a> Csv<'a> {
 
 /// Appends a row and a line end, without the line ends in the row and the indentation behind them. JSON has line ends
 /// between tokens only, where no white space at all is needed, so every token keeps its bytes.
-pub(crate) fn push_as_one_line(row: &[u8], lines: &mut Vec<u8>) {
-    let mut rest = row;
-    while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+pub(crate) fn push_as_one_line(row: &str, lines: &mut Vec<u8>) {
+    let mut rest = row.as_bytes();
+    while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
         lines.extend_from_slice(&rest[..end]);
         rest = rest[end..].trim_ascii_start();
     }
@@ -276,8 +277,8 @@ mod tests {
             .into_iter()
             .map(|found| {
                 let mut rows = Vec::new();
-                let visit = |row: &[u8]| {
-                    rows.push(String::from_utf8(row.to_vec()).unwrap());
+                let visit = |row: &str| {
+                    rows.push(row.to_owned());
                     ControlFlow::Continue(())
                 };
                 found.table.each(visit).unwrap();
@@ -355,10 +356,10 @@ mod tests {
     fn a_row_on_many_lines_becomes_one_line_with_the_same_tokens() {
         let mut lines = Vec::new();
         push_as_one_line(
-            b"{\r\n  \"a b\": 1.0,\n\t\"c\": [\n\n    2\n  ]\n}",
+            "{\r\n  \"a b\": 1.0,\n\t\"c\": [\n\n    2\n  ]\n}",
             &mut lines,
         );
-        push_as_one_line(b"{}", &mut lines);
+        push_as_one_line("{}", &mut lines);
         assert_eq!(lines, b"{\"a b\": 1.0,\"c\": [2]}\n{}\n");
     }
 }
