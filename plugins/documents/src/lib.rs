@@ -1,7 +1,7 @@
 //! Every JSON, NDJSON and CSV file in a granted folder as collections of rows.
 //!
-//! [`folder`] says which files there are and what their collections are called, [`table`] finds the rows in a file,
-//! [`profile`] looks at rows to see how they are best shown, and [`declaration`] puts that in the contract's words.
+//! `folder` says which files there are and what their collections are called, `table` finds the rows in a file,
+//! `profile` looks at rows to see how they are best shown, and `declaration` puts that in the contract's words.
 //!
 //! A file is read whole for each call and no tree is built of it: a row is a slice of the file. Nothing is selected
 //! here; the host does that, and says when it has enough.

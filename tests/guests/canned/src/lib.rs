@@ -1,6 +1,6 @@
 //! A tool-handler whose tools and answers come from a folder, so that a new test is a new folder.
 //!
-//! `/case/tool.json` is an array of tools in the words of the contract (see [`case::Tool`]); each names the file that is
+//! `/case/tool.json` is an array of tools in the words of the contract (see `case::Tool`); each names the file that is
 //! its answer. Nothing here is shaped: whatever happens to the answer, the host did it.
 
 mod answer;
