@@ -2,7 +2,31 @@
 //!
 //! # Layout
 //!
+//! | module | owns | does not know |
+//! | --- | --- | --- |
+//! | [`contract`] | the types generated from `wit/v0.1` | |
+//! | [`shape`] | narrow, page, fit, cap: pure | wasmtime, MCP, HTTP |
+//! | [`sandbox`] | components, instances, limits, grants; the only place that knows wasmtime | MCP, HTTP |
+//! | [`config`] | `plimsoll.toml`, and the source of every value | |
+//! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
+//! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
+//! | [`app`] | the composition root | |
+//! | [`mcp`] | MCP over stdio and streamable HTTP; the only place that knows rmcp | wasmtime |
+//! | [`http`] | the HTTP API | wasmtime |
+//! | [`cli`] | the commands | |
+//!
 //! # One call
+//!
+//! door → who calls → look the tool up → check the arguments, split the host's from the handler's → wait for a slot → new
+//! store, instantiate, call → answer → narrow → page → fit → cap → sealed reply → the door writes it.
 
 pub mod contract;
 pub mod shape;
+pub mod sandbox;
+pub mod config;
+pub mod catalog;
+pub mod call;
+pub mod app;
+pub mod mcp;
+pub mod http;
+pub mod cli;

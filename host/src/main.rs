@@ -1,1 +1,34 @@
-fn main() {}
+//! The `plimsoll` command.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use plimsoll::cli::{Cli, Exit, run};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Standard output carries bodies and MCP messages; everything that is said goes to standard error. rmcp reports every
+    // call that its client cancelled as an error of its own.
+    let filter = EnvFilter::try_from_env("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("info,rmcp=warn,rmcp::service=off,wasmtime=warn,cranelift=warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let outcome = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| {
+            let outcome = runtime.block_on(run(cli));
+            // A blocking read of standard input cannot be interrupted; it must not keep the process.
+            runtime.shutdown_background();
+            outcome
+        });
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr().lock(), "error: {error:#}");
+            Exit::Failed.into()
+        }
+    }
+}

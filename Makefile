@@ -1,0 +1,39 @@
+# `make demo` and `make test` do all the set-up they need; both are quick when run again.
+
+.PHONY: demo test lint guests clients release bench fmt clean help
+
+help:
+	@echo "make demo      build everything and show the main job on real data"
+	@echo "make test      build everything and run every test"
+	@echo "make lint      rustfmt and clippy, warnings denied"
+	@echo "make release   an optimised host in target/release/plimsoll"
+	@echo "make guests    the plugins and test guests, as components in target/"
+
+# Shows the host on the fleet record and on this repository's own cargo metadata.
+demo: guests
+	@cargo build --quiet --package plimsoll
+	@tests/demo
+
+test: guests clients
+	@cargo build --quiet --package plimsoll --bin plimsoll
+	cargo test --workspace --locked
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+
+guests:
+	@plugins/build
+
+# What the tests call the host with: other people's MCP clients and their conformance suite.
+clients:
+	@tests/clients/install
+
+release:
+	cargo build --release --package plimsoll --locked
+
+fmt:
+	cargo fmt --all
+
+clean:
+	cargo clean

@@ -1,0 +1,134 @@
+//! One call, from a name and arguments to a sealed reply. Every door goes through here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use crate::catalog::{Catalog, Target, Tool};
+use crate::contract::{BackendSelection, Condition};
+use crate::sandbox::{Failed, Progress, Request};
+use crate::shape::{Ask, BudgetSources, Call, Intake, Refusal, Reply, Signer, shape};
+
+/// The tenant of a host without tenants.
+pub const SINGLE_TENANT: &str = "";
+
+/// Who calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The tenant; [`SINGLE_TENANT`] on a host without.
+    pub tenant: String,
+    /// The calling program, as it names itself.
+    pub client: Option<String>,
+}
+
+/// Where progress of a call goes.
+pub type ProgressSender = mpsc::Sender<Progress>;
+
+/// The host: what is needed to serve calls. Cheap to share.
+#[derive(Debug)]
+pub struct Host {
+    /// The tools. Swapped whole, so that a call sees one catalog from its beginning to its end.
+    catalog: ArcSwap<Catalog>,
+    /// Signs cursors with the key of this installation.
+    signer: Signer,
+    /// Budget of answers for which the call names none.
+    result_tokens: Option<u64>,
+    /// The cap of what the host itself sends.
+    cap_bytes: u32,
+    /// Numbers calls, for the log.
+    calls: AtomicU64,
+}
+
+impl Host {
+    /// A host that serves a catalog.
+    pub fn new(catalog: Catalog, signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
+        Self { catalog: ArcSwap::from_pointee(catalog), signer, result_tokens, cap_bytes, calls: AtomicU64::new(0) }
+    }
+
+    /// The tools as they are now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// The cap of what the host itself sends.
+    pub fn cap_bytes(&self) -> u32 {
+        self.cap_bytes
+    }
+
+    /// The tool of that name, if the caller may see it.
+    pub fn tool(&self, _caller: &Caller, name: &str) -> Option<Arc<Tool>> {
+        self.catalog.load().tool(name).cloned()
+    }
+
+    /// Looks a tool up and calls it; an unknown one is a refusal.
+    pub async fn call_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> Reply {
+        match self.tool(caller, name) {
+            Some(tool) => self.call(caller, &tool, arguments, None).await,
+            None => Reply::refused(&Refusal::unknown_tool(name)),
+        }
+    }
+
+    /// Calls a tool. The reply is an answer or a refusal; dropping the future ends the guest.
+    pub async fn call(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        progress: Option<ProgressSender>,
+    ) -> Reply {
+        let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
+        match self.answer(caller, tool, arguments, progress, &id).await {
+            Ok(reply) => reply,
+            Err(refusal) => Reply::refused(&refusal),
+        }
+    }
+
+    async fn answer(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        progress: Option<ProgressSender>,
+        id: &str,
+    ) -> Result<Reply, Refusal> {
+        let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
+        let budget = BudgetSources { input: ask.max_tokens(), org: self.result_tokens, ..Default::default() }.resolve();
+        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
+        let called = tool.plugin.call(request(tool, &ask), intake, progress, id).await.map_err(|failed: Failed| {
+            tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
+            failed.refusal
+        })?;
+        tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
+        Ok(shape(called.intake, &Call { policy: &tool.policy, tool: &tool.facts, ask: &ask, signer: &self.signer, budget }))
+    }
+}
+
+/// What the plugin is asked.
+fn request(tool: &Tool, ask: &Ask) -> Request {
+    match &tool.target {
+        Target::Handler(name) => {
+            Request::Tool { name: name.clone(), arguments: Value::Object(ask.for_handler(&tool.policy)).to_string() }
+        }
+        Target::List(collection) => {
+            let pushed = ask.pushed_down(&tool.policy);
+            let condition = |(field, values): (String, Vec<Value>)| Condition {
+                field,
+                values: values.iter().map(Value::to_string).collect(),
+            };
+            let selection = BackendSelection {
+                limit: pushed.limit,
+                after: pushed.after,
+                conditions: pushed.conditions.into_iter().map(condition).collect(),
+                fields: pushed.fields,
+            };
+            Request::Query { collection: collection.clone(), selection }
+        }
+        Target::Get(collection) => {
+            let key = ask.arguments().get("key").map(Value::to_string).unwrap_or_default();
+            Request::Get { collection: collection.clone(), key }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Makes tools out of what plugins declare and what the operator overrides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use serde_json::{Map, Value, json};
+
+use super::{Target, Tool, schema};
+use crate::config::{PluginLimits, ToolFile};
+use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
+use crate::sandbox::{Description, Plugin};
+use crate::shape::{HostArgument, Policy, ToolFacts, tokens};
+
+/// The longest name that all clients take.
+const MAX_NAME_CHARS: usize = 64;
+
+/// A client program raises its own limit for a tool to this entry, up to a ceiling of its own.
+const MAX_RESULT_SIZE_META: &str = "anthropic/maxResultSizeChars";
+
+/// The ceiling for [`MAX_RESULT_SIZE_META`].
+const MAX_RESULT_SIZE_CEILING: u32 = 500_000;
+
+/// A tool as a plugin declares it, in one form for both worlds.
+struct Declared {
+    name: String,
+    title: Option<String>,
+    description: String,
+    input: Map<String, Value>,
+    output: Option<String>,
+    shape: Shape,
+    annotations: Annotations,
+    examples: Vec<contract::Example>,
+    target: Target,
+}
+
+/// The tools of one plugin. Every error names the tool and the declaration that cannot be carried out.
+pub fn build(plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &BTreeMap<String, ToolFile>) -> anyhow::Result<Vec<Tool>> {
+    let declared: Vec<Declared> = match plugin.description() {
+        Description::Tools(tools) => tools.iter().map(of_tool).collect::<anyhow::Result<_>>()?,
+        Description::Collections(collections) => collections.iter().flat_map(of_collection).collect(),
+    };
+    if let Some(unknown) = overrides.keys().find(|name| !declared.iter().any(|tool| tool.name == **name)) {
+        let names: Vec<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
+        bail!("`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}", plugin.name(), names.join(", "));
+    }
+    let default = ToolFile::default();
+    declared
+        .into_iter()
+        .map(|declared| {
+            let name = declared.name.clone();
+            publish(declared, plugin, limits, overrides.get(&name).unwrap_or(&default)).with_context(|| format!("tool `{name}`"))
+        })
+        .collect()
+}
+
+fn of_tool(tool: &contract::Tool) -> anyhow::Result<Declared> {
+    Ok(Declared {
+        name: tool.name.clone(),
+        title: tool.title.clone(),
+        description: tool.description.clone(),
+        input: schema::read_input(&tool.input_schema).with_context(|| format!("tool `{}`", tool.name))?,
+        output: tool.output_schema.clone(),
+        shape: tool.shape.clone(),
+        annotations: tool.annotations,
+        examples: tool.examples.clone(),
+        target: Target::Handler(tool.name.clone()),
+    })
+}
+
+/// `list_<collection>`, and where its rows have a key `get_<collection>`.
+fn of_collection(collection: &Collection) -> Vec<Declared> {
+    let mut properties = Map::new();
+    let mut shape = Shape { rows: RowSource::Automatic, ..collection.shape.clone() };
+    shape.filters.clear();
+    for filter in &collection.filters {
+        // A field that has the name of a host argument is filtered under another one, so that paging stays.
+        let is_taken = HostArgument::named(&filter.name).is_some();
+        let argument = if is_taken { format!("where_{}", filter.name) } else { filter.name.clone() };
+        properties.insert(argument.clone(), filter_schema(filter));
+        shape.filters.push(contract::Filter { argument, field: filter.name.clone() });
+    }
+    let count = collection.count.map_or(String::new(), |count| format!(" {count} rows."));
+    let read_only = Annotations::READ_ONLY | Annotations::IDEMPOTENT;
+    let mut declared = vec![Declared {
+        name: format!("list_{}", collection.name),
+        title: None,
+        description: format!("Lists rows of {}.{count} {}", collection.name, collection.description),
+        input: object_schema(properties, &[]),
+        output: None,
+        shape,
+        annotations: read_only,
+        examples: Vec::new(),
+        target: Target::List(collection.name.clone()),
+    }];
+    if let Some(key) = &collection.shape.key {
+        let description = format!("Value of {key} in the row to get.");
+        let key_schema = json!({"type": ["string", "integer", "number"], "description": description});
+        declared.push(Declared {
+            name: format!("get_{}", collection.name),
+            title: None,
+            description: format!("Gets one row of {} by its {key}. {}", collection.name, collection.description),
+            input: object_schema(Map::from_iter([(String::from("key"), key_schema)]), &["key"]),
+            output: None,
+            shape: Shape {
+                rows: RowSource::Whole,
+                horizon: None,
+                default_view: None,
+                columns: Vec::new(),
+                filters: Vec::new(),
+                ..collection.shape.clone()
+            },
+            annotations: read_only,
+            examples: Vec::new(),
+            target: Target::Get(collection.name.clone()),
+        });
+    }
+    declared
+}
+
+fn filter_schema(filter: &FilterField) -> Value {
+    let kind = match filter.value_type {
+        ValueType::Text => "string",
+        ValueType::Integer => "integer",
+        ValueType::Number => "number",
+        ValueType::Boolean => "boolean",
+    };
+    json!({
+        "type": [kind, "array"],
+        "items": {"type": kind},
+        "description": format!("Only rows with this value, or one of these: {}", filter.description),
+    })
+}
+
+fn object_schema(properties: Map<String, Value>, required: &[&str]) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), Value::Object(properties));
+    if !required.is_empty() {
+        schema.insert("required".into(), json!(required));
+    }
+    schema
+}
+
+fn publish(declared: Declared, plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &ToolFile) -> anyhow::Result<Tool> {
+    let is_name = |name: &str| {
+        (1..=MAX_NAME_CHARS).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+    };
+    if !is_name(&declared.name) {
+        bail!("a tool's name has 1 to {MAX_NAME_CHARS} of letters, digits, `_` and `-`");
+    }
+    let required = schema::required(&declared.input);
+    let (shape, overridden) = overrides.apply(declared.shape)?;
+    let names = overrides.argument_names()?;
+    let policy = Policy::new(&shape, limits.cap_bytes.value, &schema::properties(&declared.input), &names)
+        .map_err(|message| anyhow!(message))?;
+    let input = schema::publish(declared.input, &policy);
+    let narrowing = schema::narrowing(&input, &required, &policy);
+    let own_limit = schema::own_limit(&input, &policy);
+    let output = declared.output.as_deref().map(|text| schema::envelope(text, &policy)).transpose()?;
+    let has_structured_copy = output.is_some();
+    let input = Value::Object(input);
+    let validator = jsonschema::draft202012::options()
+        .build(&input)
+        .map_err(|error| anyhow!("the input schema is not valid JSON Schema: {error}"))?;
+    let mut listed = Map::new();
+    listed.insert("name".into(), declared.name.clone().into());
+    if let Some(title) = declared.title {
+        listed.insert("title".into(), title.into());
+    }
+    listed.insert("description".into(), schema::describe(&declared.description, &policy).into());
+    listed.insert("inputSchema".into(), input);
+    if let Some(output) = output {
+        listed.insert("outputSchema".into(), output);
+    }
+    listed.insert("annotations".into(), annotations(declared.annotations));
+    listed.insert("_meta".into(), json!({MAX_RESULT_SIZE_META: policy.cap_bytes().min(MAX_RESULT_SIZE_CEILING)}));
+    let listed = Value::Object(listed);
+    Ok(Tool {
+        listing_tokens: tokens::count(&listed.to_string()),
+        listed,
+        facts: ToolFacts { name: declared.name, narrowing, own_limit, has_structured_copy },
+        policy,
+        required,
+        target: declared.target,
+        plugin: plugin.clone(),
+        intake_bytes: limits.intake_bytes.value,
+        examples: declared.examples,
+        overridden,
+        validator,
+    })
+}
+
+fn annotations(annotations: Annotations) -> Value {
+    json!({
+        "readOnlyHint": annotations.contains(Annotations::READ_ONLY),
+        "destructiveHint": annotations.contains(Annotations::DESTRUCTIVE),
+        "idempotentHint": annotations.contains(Annotations::IDEMPOTENT),
+        "openWorldHint": annotations.contains(Annotations::OPEN_WORLD),
+    })
+}

@@ -1,0 +1,116 @@
+//! `plimsoll check`
+
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
+
+use clap::Args;
+
+use super::{ConfigArgument, Exit};
+use crate::app::App;
+use crate::catalog::Tool;
+use crate::config::{Config, PluginConfig, PluginLimits, Setting, Source};
+use crate::shape::HostArgument;
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+impl Check {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        let app = App::start(self.config.read()?).await?;
+        let text = effective(&app);
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(Exit::Success)
+    }
+}
+
+/// The effective configuration: every value, and behind it where it comes from.
+fn effective(app: &App) -> String {
+    let mut out = Lines(String::new());
+    let config: &Config = &app.config;
+    out.setting("listen", &config.listen);
+    out.line("state", config.state.value.display(), config.state.source);
+    out.line("plugins_folder", config.plugins_folder.value.display(), config.plugins_folder.source);
+    match config.result_tokens.value {
+        Some(tokens) => out.line("result_tokens", tokens, config.result_tokens.source),
+        None => out.line("result_tokens", "none", config.result_tokens.source),
+    }
+    out.line("allowed_hosts", config.allowed_hosts.value.join(", "), config.allowed_hosts.source);
+    out.line("allowed_origins", config.allowed_origins.value.join(", "), config.allowed_origins.source);
+    out.table("limits");
+    out.limits(&config.limits);
+    let catalog = app.host.catalog();
+    for plugin in &config.plugins {
+        out.plugin(plugin);
+        let tools: Vec<_> = catalog.tools().filter(|tool| tool.plugin.name() == plugin.name).collect();
+        for tool in tools {
+            out.tool(&plugin.name, tool);
+        }
+    }
+    out.0
+}
+
+/// Lines of `key = value` with their sources.
+struct Lines(String);
+
+impl Lines {
+    fn line(&mut self, key: &str, value: impl Display, source: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{:<44} # {source}", format!("{key} = {value}"));
+    }
+
+    fn table(&mut self, name: &str) {
+        let _ = writeln!(self.0, "\n[{name}]");
+    }
+
+    fn setting(&mut self, key: &str, setting: &Setting<impl Display>) {
+        self.line(key, &setting.value, setting.source);
+    }
+
+    fn limits(&mut self, limits: &PluginLimits) {
+        self.setting("fuel", &limits.fuel);
+        self.setting("memory_bytes", &limits.memory_bytes);
+        self.setting("deadline_ms", &limits.deadline_ms);
+        self.setting("cap_bytes", &limits.cap_bytes);
+        self.setting("intake_bytes", &limits.intake_bytes);
+    }
+
+    fn plugin(&mut self, plugin: &PluginConfig) {
+        self.table(&format!("plugins.{}", plugin.name));
+        self.line("component", plugin.component.display(), Source::File);
+        for key in plugin.grants.config.keys() {
+            // A value may be a secret: its name is enough to see that it is set.
+            self.line(&format!("config.{key}"), "(set)", Source::File);
+        }
+        for grant in &plugin.grants.files {
+            self.line("files", format!("{} at {}", grant.host.display(), grant.guest), Source::File);
+        }
+        let source = |granted: bool| if granted { Source::File } else { Source::Default };
+        self.line("clock", plugin.grants.clock, source(plugin.grants.clock));
+        self.line("random", plugin.grants.random, source(plugin.grants.random));
+        self.limits(&plugin.limits);
+    }
+
+    fn tool(&mut self, plugin: &str, tool: &Tool) {
+        self.table(&format!("plugins.{plugin}.tools.{}", tool.name()));
+        let source = |field: &str| if tool.overridden.contains(&field) { Source::File } else { Source::Plugin };
+        let policy = &tool.policy;
+        self.line("rows", policy.rows_at(), source("rows"));
+        self.line("key", policy.key().unwrap_or("none"), source("key"));
+        self.line("horizon", policy.excluded().map_or(String::from("none"), |excluded| format!("hides {excluded}")), source("horizon"));
+        let views: Vec<&str> = policy.views().map(|(name, _)| name).collect();
+        self.line("views", if views.is_empty() { String::from("none") } else { views.join(", ") }, source("views"));
+        self.line("default_view", policy.default_view(), source("default_view"));
+        let columns: Vec<&str> = policy.columns().collect();
+        self.line("columns", if columns.is_empty() { String::from("none") } else { columns.join(", ") }, source("columns"));
+        let (default_limit, max_limit) = policy.page();
+        self.line("default_limit", default_limit, source("page"));
+        self.line("max_limit", max_limit, source("page"));
+        self.line("cap_bytes", policy.cap_bytes(), source("cap_bytes"));
+        let published: Vec<&str> = HostArgument::ALL.into_iter().filter_map(|argument| policy.published(argument)).collect();
+        self.line("arguments", published.join(", "), "added by the host");
+        self.line("listing_tokens", tool.listing_tokens, "measured");
+    }
+}

@@ -1,0 +1,146 @@
+//! `plimsoll.toml` as it is written: every setting optional, nothing resolved.
+//!
+//! The doc comments here are the config reference: the README's is generated from them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The file.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Address on which the HTTP doors listen.
+    pub listen: Option<String>,
+    /// Folder for what the host itself keeps: the key that signs cursors, and compiled code.
+    pub state: Option<PathBuf>,
+    /// Folder in which component files are looked up.
+    pub plugins_folder: Option<PathBuf>,
+    /// Token budget (o200k) of an answer whose caller passes no `max_tokens`. Absent: no budget.
+    pub result_tokens: Option<u64>,
+    /// Host names, beside the loopback ones, under which clients may reach the MCP endpoint.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Origins, beside the loopback ones, from which browsers may call the MCP endpoint.
+    pub allowed_origins: Option<Vec<String>>,
+    /// Limits of every plugin that does not set its own.
+    #[serde(default)]
+    pub limits: LimitsFile,
+    /// The plugins, by name.
+    #[serde(default)]
+    pub plugins: BTreeMap<String, PluginFile>,
+}
+
+/// Limits of one call.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsFile {
+    /// Fuel of one call: roughly one unit an instruction.
+    pub fuel: Option<u64>,
+    /// Memory of one instance, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Wall-clock time of one call, instantiation and host calls included, in milliseconds. At most 60,000.
+    pub deadline_ms: Option<u64>,
+    /// A reply of this many bytes or more is refused.
+    pub cap_bytes: Option<u32>,
+    /// Bytes that one answer may hand over.
+    pub intake_bytes: Option<usize>,
+}
+
+/// One plugin and what it is granted.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PluginFile {
+    /// The component file, relative to `plugins_folder`. Absent: the plugin's name with `.wasm`.
+    pub component: Option<PathBuf>,
+    /// Values that the plugin reads through `wasi:config/store`.
+    #[serde(default)]
+    pub config: BTreeMap<String, String>,
+    /// Folders that the plugin may read.
+    #[serde(default)]
+    pub files: Vec<FileGrantFile>,
+    /// Whether the plugin may read clocks and wait for them.
+    #[serde(default)]
+    pub clock: bool,
+    /// Whether the plugin gets random numbers.
+    #[serde(default)]
+    pub random: bool,
+    /// Limits of this plugin's calls.
+    #[serde(default)]
+    pub limits: LimitsFile,
+    /// What the operator decides for single tools, by the tool's name.
+    #[serde(default)]
+    pub tools: BTreeMap<String, ToolFile>,
+}
+
+/// A folder of the host under a path of the guest, read-only.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileGrantFile {
+    /// Folder on the host, relative to the config file.
+    pub host: PathBuf,
+    /// Path at which the plugin sees it.
+    pub guest: String,
+}
+
+/// Overrides of one tool's declared shape, field by field.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolFile {
+    /// Where the rows are: `automatic`, `lines`, `whole`, or a JSON pointer such as `/items`.
+    pub rows: Option<String>,
+    /// Path of the field that identifies a row.
+    pub key: Option<String>,
+    /// The default horizon; `false` switches a declared one off.
+    pub horizon: Option<Switch<HorizonFile>>,
+    /// Views by name, each a list of field paths. Replaces all declared views.
+    pub views: Option<BTreeMap<String, Vec<String>>>,
+    /// The view where `detail` is absent.
+    pub default_view: Option<String>,
+    /// Columns of csv and tsv. Replaces all declared columns.
+    pub columns: Option<Vec<ColumnFile>>,
+    /// Rows of a page where `limit` is absent.
+    pub default_limit: Option<u32>,
+    /// The largest `limit`.
+    pub max_limit: Option<u32>,
+    /// A reply of this many bytes or more is refused.
+    pub cap_bytes: Option<u32>,
+    /// Arguments of the host for this tool: another name, or `false` to switch one off.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, Switch<String>>,
+}
+
+/// A value, or `false`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Switch<T> {
+    /// `false` switches it off; `true` changes nothing.
+    Is(bool),
+    /// The value.
+    Value(T),
+}
+
+/// Which rows are shown by default.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HorizonFile {
+    /// Path of the field that tells.
+    pub field: String,
+    /// Its values of live rows. Give these or `hidden`.
+    pub live: Option<Vec<String>>,
+    /// Its values of rows that are hidden by default.
+    pub hidden: Option<Vec<String>>,
+    /// What is hidden, as the subject of `… are excluded`.
+    pub excluded: String,
+}
+
+/// One column.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnFile {
+    /// Header cell.
+    pub name: String,
+    /// Path of the field.
+    pub field: String,
+}

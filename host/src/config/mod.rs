@@ -1,0 +1,454 @@
+//! The configuration: what was written in `plimsoll.toml`, then what is used.
+//!
+//! Two types and one conversion: nobody behind [`Config`] reads the file again. Owns the defaults that are the host's
+//! own and the source of every value.
+
+mod file;
+mod reference;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+pub use file::{File, ToolFile};
+use file::{HorizonFile, LimitsFile, PluginFile, Switch};
+pub use reference::reference;
+
+use crate::contract;
+use crate::sandbox::{FileGrant, Grants, Limits, MAX_DEADLINE};
+use crate::shape::{DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES};
+
+/// Where the HTTP doors listen by default: on loopback, since a host without keys is for one user.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:8787";
+
+/// The state folder by default, beside the config file.
+pub const DEFAULT_STATE: &str = ".plimsoll";
+
+/// The name of the config file that is used where none is named.
+pub const FILE_NAME: &str = "plimsoll.toml";
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The host.
+    Default,
+    /// `plimsoll.toml`.
+    File,
+    /// The plugin's declaration.
+    Plugin,
+    /// The command line.
+    CommandLine,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "default",
+            Self::File => FILE_NAME,
+            Self::Plugin => "plugin",
+            Self::CommandLine => "command line",
+        })
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Its source.
+    pub source: Source,
+}
+
+impl<T> Setting<T> {
+    /// The file's value, else the one given.
+    fn or(file: Option<T>, otherwise: &Setting<T>) -> Self
+    where
+        T: Clone,
+    {
+        file.map_or_else(|| otherwise.clone(), |value| Self { value, source: Source::File })
+    }
+
+    fn default(value: T) -> Self {
+        Self { value, source: Source::Default }
+    }
+}
+
+/// Limits of the calls of one plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginLimits {
+    /// Fuel of one call.
+    pub fuel: Setting<u64>,
+    /// Memory of one instance.
+    pub memory_bytes: Setting<u64>,
+    /// Wall-clock time of one call.
+    pub deadline_ms: Setting<u64>,
+    /// The cap of tools that declare none.
+    pub cap_bytes: Setting<u32>,
+    /// Bytes that one answer may hand over.
+    pub intake_bytes: Setting<usize>,
+}
+
+impl PluginLimits {
+    fn defaults() -> Self {
+        let limits = Limits::default();
+        Self {
+            fuel: Setting::default(limits.fuel),
+            memory_bytes: Setting::default(limits.memory_bytes),
+            deadline_ms: Setting::default(limits.deadline.as_millis() as u64),
+            cap_bytes: Setting::default(DEFAULT_CAP_BYTES),
+            intake_bytes: Setting::default(DEFAULT_INTAKE_BYTES),
+        }
+    }
+
+    /// These limits where `file` says nothing. `place` names the table in messages.
+    fn overridden(&self, file: &LimitsFile, place: &str) -> anyhow::Result<Self> {
+        let max = MAX_DEADLINE.as_millis() as u64;
+        match file.deadline_ms {
+            Some(0) => bail!("`{place}.deadline_ms` must be at least 1, found 0"),
+            Some(found) if found > max => bail!(
+                "`{place}.deadline_ms` must be at most {max}, found {found}: stock MCP clients hang up at 60 s, so a longer \
+                 call would go on with nobody there to read its answer"
+            ),
+            _ => {}
+        }
+        if let Some(found) = file.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
+            bail!("`{place}.cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}");
+        }
+        if file.fuel == Some(0) || file.memory_bytes == Some(0) || file.intake_bytes == Some(0) {
+            bail!("`{place}`: `fuel`, `memory_bytes` and `intake_bytes` must be at least 1, found 0");
+        }
+        Ok(Self {
+            fuel: Setting::or(file.fuel, &self.fuel),
+            memory_bytes: Setting::or(file.memory_bytes, &self.memory_bytes),
+            deadline_ms: Setting::or(file.deadline_ms, &self.deadline_ms),
+            cap_bytes: Setting::or(file.cap_bytes, &self.cap_bytes),
+            intake_bytes: Setting::or(file.intake_bytes, &self.intake_bytes),
+        })
+    }
+
+    /// As the sandbox takes them.
+    pub fn sandbox(&self) -> Limits {
+        Limits {
+            fuel: self.fuel.value,
+            memory_bytes: self.memory_bytes.value,
+            deadline: Duration::from_millis(self.deadline_ms.value),
+        }
+    }
+}
+
+/// One plugin, resolved.
+#[derive(Debug, Clone)]
+pub struct PluginConfig {
+    /// Its name.
+    pub name: String,
+    /// The component file.
+    pub component: PathBuf,
+    /// What it may reach.
+    pub grants: Grants,
+    /// Limits of its calls.
+    pub limits: PluginLimits,
+    /// Overrides by tool.
+    pub tools: BTreeMap<String, ToolFile>,
+}
+
+/// The configuration that is used.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the HTTP doors listen.
+    pub listen: Setting<SocketAddr>,
+    /// The state folder.
+    pub state: Setting<PathBuf>,
+    /// The folder of component files.
+    pub plugins_folder: Setting<PathBuf>,
+    /// Token budget of answers.
+    pub result_tokens: Setting<Option<u64>>,
+    /// Further host names of the MCP endpoint.
+    pub allowed_hosts: Setting<Vec<String>>,
+    /// Further origins of the MCP endpoint.
+    pub allowed_origins: Setting<Vec<String>>,
+    /// Limits of plugins that set none.
+    pub limits: PluginLimits,
+    /// The plugins, in the order of their names.
+    pub plugins: Vec<PluginConfig>,
+}
+
+impl Config {
+    /// Reads a config file. Relative paths in it are relative to its folder.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading `{}`", path.display()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Self::parse(&text, folder).with_context(|| format!("in `{}`", path.display()))
+    }
+
+    /// The configuration of a single component file without a config file.
+    pub fn of_component(component: &Path) -> anyhow::Result<Self> {
+        let name = component
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .with_context(|| format!("`{}` has no file name", component.display()))?;
+        let mut config = Self::parse("", Path::new("."))?;
+        config.plugins.push(PluginConfig {
+            name: name.to_owned(),
+            component: component.to_owned(),
+            grants: Grants::default(),
+            limits: config.limits.clone(),
+            tools: BTreeMap::new(),
+        });
+        Ok(config)
+    }
+
+    /// Reads the text of a config file in a folder.
+    pub fn parse(text: &str, folder: &Path) -> anyhow::Result<Self> {
+        let file: File = toml::from_str(text)?;
+        Self::resolve(file, folder)
+    }
+
+    fn resolve(file: File, folder: &Path) -> anyhow::Result<Self> {
+        let listen = file
+            .listen
+            .map(|listen| {
+                listen.parse().with_context(|| format!("`listen` must be an address and a port such as `{DEFAULT_LISTEN}`, found `{listen}`"))
+            })
+            .transpose()?;
+        let default_listen = DEFAULT_LISTEN.parse().context("the default address")?;
+        if file.result_tokens == Some(0) {
+            bail!("`result_tokens` must be at least 1, found 0; leave it out for no budget");
+        }
+        let limits = PluginLimits::defaults().overridden(&file.limits, "limits")?;
+        let plugins_folder = Setting::or(
+            file.plugins_folder.map(|plugins| folder.join(plugins)),
+            &Setting::default(folder.join("plugins")),
+        );
+        let plugins = file
+            .plugins
+            .into_iter()
+            .map(|(name, plugin)| resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits))
+            .collect::<anyhow::Result<_>>()?;
+        Ok(Self {
+            listen: Setting::or(listen, &Setting::default(default_listen)),
+            state: Setting::or(file.state.map(|state| folder.join(state)), &Setting::default(folder.join(DEFAULT_STATE))),
+            plugins_folder,
+            result_tokens: file
+                .result_tokens
+                .map_or(Setting::default(None), |tokens| Setting { value: Some(tokens), source: Source::File }),
+            allowed_hosts: Setting::or(file.allowed_hosts, &Setting::default(Vec::new())),
+            allowed_origins: Setting::or(file.allowed_origins, &Setting::default(Vec::new())),
+            limits,
+            plugins,
+        })
+    }
+
+    /// The most memory that any plugin may have: the size of a slot in the pool.
+    pub fn max_memory_bytes(&self) -> u64 {
+        let plugins = self.plugins.iter().map(|plugin| plugin.limits.memory_bytes.value);
+        plugins.fold(self.limits.memory_bytes.value, u64::max)
+    }
+}
+
+fn resolve_plugin(
+    name: String,
+    file: PluginFile,
+    folder: &Path,
+    plugins_folder: &Path,
+    limits: &PluginLimits,
+) -> anyhow::Result<PluginConfig> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    if !is_name(&name) {
+        bail!("`plugins.{name}`: a plugin's name has letters, digits, `-` and `_`");
+    }
+    let place = format!("plugins.{name}");
+    for tool in file.tools.iter() {
+        check_tool(tool.1).with_context(|| format!("`{place}.tools.{}`", tool.0))?;
+    }
+    Ok(PluginConfig {
+        component: plugins_folder.join(file.component.unwrap_or_else(|| PathBuf::from(format!("{name}.wasm")))),
+        grants: Grants {
+            config: file.config,
+            files: file
+                .files
+                .into_iter()
+                .map(|grant| FileGrant { host: folder.join(grant.host), guest: grant.guest })
+                .collect(),
+            clock: file.clock,
+            random: file.random,
+        },
+        limits: limits.overridden(&file.limits, &format!("{place}.limits"))?,
+        tools: file.tools,
+        name,
+    })
+}
+
+fn check_tool(tool: &ToolFile) -> anyhow::Result<()> {
+    if let Some(found) = tool.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
+        bail!("`cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}");
+    }
+    tool.argument_names().map(drop)?;
+    if let Some(Switch::Value(horizon)) = &tool.horizon {
+        horizon.accepted()?;
+    }
+    Ok(())
+}
+
+impl HorizonFile {
+    fn accepted(&self) -> anyhow::Result<contract::Accepted> {
+        match (&self.live, &self.hidden) {
+            (Some(live), None) => Ok(contract::Accepted::OneOf(live.clone())),
+            (None, Some(hidden)) => Ok(contract::Accepted::NoneOf(hidden.clone())),
+            _ => bail!("`horizon` takes exactly one of `live` and `hidden`"),
+        }
+    }
+}
+
+impl ToolFile {
+    /// Under which name each argument of the host goes; none switches it off.
+    pub fn argument_names(&self) -> anyhow::Result<BTreeMap<HostArgument, Option<String>>> {
+        let mut names = BTreeMap::new();
+        for (name, switch) in &self.arguments {
+            let Some(argument) = HostArgument::named(name) else {
+                let valid: Vec<&str> = HostArgument::ALL.into_iter().map(HostArgument::name).collect();
+                bail!("`arguments.{name}`: the host has no such argument; it has {}", valid.join(", "));
+            };
+            match switch {
+                Switch::Is(true) => {}
+                Switch::Is(false) => {
+                    names.insert(argument, None);
+                }
+                Switch::Value(name) => {
+                    names.insert(argument, Some(name.clone()));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The plugin's declaration with what the operator says in its place, and the names of what was overridden.
+    pub fn apply(&self, mut shape: contract::Shape) -> anyhow::Result<(contract::Shape, Vec<&'static str>)> {
+        let mut overridden = Vec::new();
+        if let Some(rows) = &self.rows {
+            overridden.push("rows");
+            shape.rows = match rows.as_str() {
+                "automatic" => contract::RowSource::Automatic,
+                "lines" => contract::RowSource::Lines,
+                "whole" => contract::RowSource::Whole,
+                pointer => contract::RowSource::Pointer(pointer.to_owned()),
+            };
+        }
+        if let Some(key) = &self.key {
+            overridden.push("key");
+            shape.key = Some(key.clone());
+        }
+        match &self.horizon {
+            None | Some(Switch::Is(true)) => {}
+            Some(Switch::Is(false)) => {
+                overridden.push("horizon");
+                shape.horizon = None;
+            }
+            Some(Switch::Value(horizon)) => {
+                overridden.push("horizon");
+                shape.horizon = Some(contract::Horizon {
+                    field: horizon.field.clone(),
+                    live: horizon.accepted()?,
+                    excluded: horizon.excluded.clone(),
+                });
+            }
+        }
+        if let Some(views) = &self.views {
+            overridden.push("views");
+            let view = |(name, fields): (&String, &Vec<String>)| contract::View { name: name.clone(), fields: fields.clone() };
+            shape.views = views.iter().map(view).collect();
+            if self.default_view.is_none() {
+                let default = shape.default_view.take();
+                shape.default_view = default.filter(|default| views.contains_key(default));
+            }
+        }
+        if let Some(default) = &self.default_view {
+            overridden.push("default_view");
+            shape.default_view = Some(default.clone());
+        }
+        if let Some(columns) = &self.columns {
+            overridden.push("columns");
+            let column = |column: &file::ColumnFile| contract::Column { name: column.name.clone(), field: column.field.clone() };
+            shape.columns = columns.iter().map(column).collect();
+        }
+        if self.default_limit.is_some() || self.max_limit.is_some() {
+            overridden.push("page");
+            let declared = shape.page.unwrap_or(contract::Page { default_limit: DEFAULT_LIMIT, max_limit: MAX_LIMIT });
+            let max_limit = self.max_limit.unwrap_or(declared.max_limit);
+            let default_limit = self.default_limit.unwrap_or(declared.default_limit.min(max_limit));
+            shape.page = Some(contract::Page { default_limit, max_limit });
+        }
+        if let Some(cap) = self.cap_bytes {
+            overridden.push("cap_bytes");
+            shape.cap_bytes = Some(cap);
+        }
+        Ok((shape, overridden))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        format!("{:#}", Config::parse(text, Path::new("/etc/plimsoll")).unwrap_err())
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        let config = Config::parse("", Path::new("/etc/plimsoll")).unwrap();
+        assert_eq!(config.listen.value.to_string(), "127.0.0.1:8787");
+        assert_eq!(config.state.value, Path::new("/etc/plimsoll/.plimsoll"));
+        assert_eq!(config.limits.fuel.value, 10_000_000_000);
+        assert_eq!(config.limits.memory_bytes.value, 134_217_728);
+        assert_eq!(config.limits.deadline_ms.value, 30_000);
+        assert_eq!(config.limits.cap_bytes.value, 262_144);
+        assert_eq!(config.limits.intake_bytes.value, 67_108_864);
+        assert_eq!(config.result_tokens.value, None);
+        assert_eq!(config.limits.fuel.source, Source::Default);
+    }
+
+    #[test]
+    fn a_plugin_inherits_limits_and_says_where_each_comes_from() {
+        let text = "[limits]\nfuel = 5\n[plugins.fleet]\nconfig = { a = \"b\" }\nfiles = [{ host = \"data\", guest = \"/data\" }]\n[plugins.fleet.limits]\ndeadline_ms = 60000\n";
+        let config = Config::parse(text, Path::new("/etc/plimsoll")).unwrap();
+        let plugin = &config.plugins[0];
+        assert_eq!(plugin.component, Path::new("/etc/plimsoll/plugins/fleet.wasm"));
+        assert_eq!(plugin.grants.files[0].host, Path::new("/etc/plimsoll/data"));
+        assert_eq!((plugin.limits.fuel.value, plugin.limits.fuel.source), (5, Source::File));
+        assert_eq!((plugin.limits.deadline_ms.value, plugin.limits.deadline_ms.source), (60_000, Source::File));
+        assert_eq!(plugin.limits.memory_bytes.source, Source::Default);
+    }
+
+    #[test]
+    fn a_deadline_above_a_minute_is_refused_with_the_reason() {
+        assert_eq!(
+            error("[limits]\ndeadline_ms = 60001"),
+            "`limits.deadline_ms` must be at most 60000, found 60001: stock MCP clients hang up at 60 s, so a longer call \
+             would go on with nobody there to read its answer"
+        );
+    }
+
+    #[test]
+    fn bad_settings_say_what_was_expected_and_found() {
+        let table = [
+            ("listen = \"x\"", "`listen` must be an address and a port such as `127.0.0.1:8787`, found `x`"),
+            ("result_tokens = 0", "`result_tokens` must be at least 1, found 0"),
+            ("[limits]\ncap_bytes = 7999", "`limits.cap_bytes` must be at least 8000, since a refusal must pass, found 7999"),
+            ("[plugins.\"a b\"]", "`plugins.a b`: a plugin's name has letters, digits, `-` and `_`"),
+            ("[plugins.a.tools.t.arguments]\nlimt = false", "the host has no such argument; it has limit, after, detail"),
+            ("[plugins.a.tools.t.horizon]\nfield = \"s\"\nexcluded = \"x\"", "`horizon` takes exactly one of `live` and `hidden`"),
+            ("[plugins.a]\ncomponet = \"x\"", "unknown field `componet`"),
+        ];
+        for (text, expected) in table {
+            let error = error(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

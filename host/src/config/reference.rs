@@ -1,0 +1,67 @@
+//! The config reference, generated from the doc comments of [`File`](super::File).
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{DEFAULT_LISTEN, DEFAULT_STATE, File, PluginLimits};
+
+/// The reference as Markdown tables, one a TOML table.
+pub fn reference() -> String {
+    let schema = schemars::schema_for!(File).to_value();
+    let mut out = String::new();
+    let tables = [
+        ("Top level", "", "File"),
+        ("`[limits]` and `[plugins.NAME.limits]`", "limits", "LimitsFile"),
+        ("`[plugins.NAME]`", "plugin", "PluginFile"),
+        ("`files = [{ … }]`", "", "FileGrantFile"),
+        ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
+        ("`horizon = { … }`", "", "HorizonFile"),
+        ("`columns = [{ … }]`", "", "ColumnFile"),
+    ];
+    for (title, scope, definition) in tables {
+        let properties = if definition == "File" { &schema["properties"] } else { &schema["$defs"][definition]["properties"] };
+        let _ = write!(out, "**{title}**\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+        for (name, property) in properties.as_object().into_iter().flatten() {
+            let description = property["description"].as_str().unwrap_or_default().replace('\n', " ");
+            let _ = writeln!(out, "| `{name}` | {} | {} | {description} |", type_of(property), default_of(scope, definition, name));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn type_of(property: &Value) -> String {
+    let one = |name: &str| match name {
+        "integer" => "integer",
+        "boolean" => "true or false",
+        "array" => "list",
+        "object" => "table",
+        _ => "text",
+    };
+    match &property["type"] {
+        Value::String(name) => one(name).to_owned(),
+        Value::Array(names) => {
+            names.iter().filter_map(Value::as_str).find(|name| *name != "null").map_or("text", one).to_owned()
+        }
+        _ if property.get("anyOf").is_some() => String::from("table or `false`"),
+        _ => String::from("table"),
+    }
+}
+
+fn default_of(scope: &str, definition: &str, name: &str) -> String {
+    let limits = PluginLimits::defaults();
+    match (definition, scope, name) {
+        ("File", _, "listen") => format!("`{DEFAULT_LISTEN}`"),
+        ("File", _, "state") => format!("`{DEFAULT_STATE}`"),
+        ("File", _, "plugins_folder") => String::from("`plugins`"),
+        ("LimitsFile", _, "fuel") => limits.fuel.value.to_string(),
+        ("LimitsFile", _, "memory_bytes") => limits.memory_bytes.value.to_string(),
+        ("LimitsFile", _, "deadline_ms") => limits.deadline_ms.value.to_string(),
+        ("LimitsFile", _, "cap_bytes") => limits.cap_bytes.value.to_string(),
+        ("LimitsFile", _, "intake_bytes") => limits.intake_bytes.value.to_string(),
+        ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
+        ("PluginFile", _, "clock" | "random") => String::from("false"),
+        _ => String::new(),
+    }
+}

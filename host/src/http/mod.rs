@@ -1,0 +1,52 @@
+//! The HTTP doors: the API for programs, `/mcp`, health and the OpenAPI document.
+//!
+//! Owns: routes, which hosts and origins may reach them, and how a [`Reply`](crate::shape::Reply) becomes a response.
+
+mod guard;
+mod openapi;
+mod tools;
+
+use std::sync::Arc;
+
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use guard::Allowed;
+
+use crate::call::Host;
+use crate::mcp;
+
+/// Bytes of a request body: what rmcp takes, so that all doors take the same.
+const MAX_REQUEST_BYTES: usize = 4 << 20;
+
+/// Every route.
+pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Router {
+    let mcp = mcp::http(&host, stop);
+    Router::new()
+        .route("/v1/tools", get(tools::list))
+        .route("/v1/tools/{tool}", post(tools::call))
+        .route("/openapi.json", get(openapi::document))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .fallback(tools::no_such_route)
+        .method_not_allowed_fallback(tools::no_such_method)
+        .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
+        .with_state(host)
+        .merge(mcp.layer(middleware::from_fn(guard::json_rpc)))
+        .layer(middleware::from_fn_with_state(Arc::new(allowed), guard::hosts_and_origins))
+        .layer(CatchPanicLayer::new())
+}
+
+/// Serves the doors on a socket until `stop` fires; then what is running may end.
+pub async fn run(listener: TcpListener, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
+    use axum::serve::ListenerExt;
+    // Without it a reply in two writes waits for the client's delayed acknowledgement, 44 ms a call.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await }).await?;
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The MCP doors: stdio and streamable HTTP, in the modern era (2026-07-28) and the handshake eras before it.
+//!
+//! The only place that knows rmcp. Owns: how a [`Reply`](crate::shape::Reply) becomes a tool result, protocol errors,
+//! progress and cancellation. Everything that is sent was sealed by [`crate::shape`].
+
+mod result;
+mod server;
+mod transport;
+
+pub use transport::{http, stdio};

@@ -1,0 +1,169 @@
+//! What the host answers to MCP requests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::ErrorData as McpError;
+use rmcp::handler::server::ServerHandler;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use super::result;
+use crate::call::{Caller, Host};
+use crate::sandbox::Progress;
+use crate::shape::excerpt;
+
+/// How long a client may take a listing as fresh. A change is announced, so this only bounds clients that do not listen.
+const LISTING_TTL: Duration = Duration::from_secs(60);
+
+/// How often a call that says nothing itself tells its client that it is still running: often enough for the shortest
+/// idle limits of clients, which are in the tens of seconds.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How many progress messages of a plugin may wait for their client before new ones are dropped.
+const PROGRESS_QUEUE: usize = 16;
+
+const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
+returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
+follows. An answer that does not fit is refused whole, with a smaller call in \"next\".";
+
+/// Serves one connection; cheap to clone, since HTTP makes one for each request.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    host: Arc<Host>,
+}
+
+/// How the host names itself.
+pub(super) fn server_info() -> Implementation {
+    Implementation::new("plimsoll", env!("CARGO_PKG_VERSION"))
+}
+
+impl Server {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self { host }
+    }
+
+    /// Who calls, as far as the protocol says. The name is for the log and for default budgets, never for the listing.
+    fn caller(context: &RequestContext<RoleServer>) -> Caller {
+        let client = context.client_info().map(|info| info.name).filter(|name| name != "rmcp");
+        Caller { client, ..Caller::default() }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        ServerConfig::new(capabilities).with_server_info(server_info()).with_instructions(INSTRUCTIONS)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        // rmcp reads the input schema alone, for headers that repeat arguments.
+        let tool = self.host.tool(&Caller::default(), name)?;
+        let schema = tool.listed["inputSchema"].as_object()?.clone();
+        Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, McpError> {
+        let catalog = self.host.catalog();
+        let cursor = request.and_then(|request| request.cursor);
+        let Some(page) = catalog.listing().page(cursor.as_deref()) else {
+            let found = excerpt(cursor.as_deref().unwrap_or_default());
+            return Err(McpError::invalid_params(format!("`{found}` is not a cursor of tools/list"), None));
+        };
+        let tools: Result<Vec<Tool>, _> = page.items.iter().cloned().map(serde_json::from_value).collect();
+        let tools = tools.map_err(|error| McpError::internal_error(format!("listing tools: {error}"), None))?;
+        let mut meta = MetaObject::new();
+        meta.insert("io.modelcontextprotocol/serverInfo".into(), serde_json::json!(server_info()));
+        let mut result = ListToolsResult::with_all_items(tools);
+        result.meta = Some(meta);
+        result.next_cursor = page.next;
+        result.ttl_ms = Some(LISTING_TTL.as_millis() as u64);
+        result.cache_scope = Some(CacheScope::Public);
+        Ok(result)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, McpError> {
+        let caller = Self::caller(&context);
+        let Some(tool) = self.host.tool(&caller, &request.name) else {
+            return Err(McpError::invalid_params(format!("Unknown tool: {}", excerpt(&request.name)), None));
+        };
+        let arguments: Map<String, Value> = request.arguments.unwrap_or_default();
+        let (progress, said) = mpsc::channel(PROGRESS_QUEUE);
+        let call = self.host.call(&caller, &tool, arguments, Some(progress));
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => Err(McpError::internal_error("the call was cancelled", None)),
+            reply = with_progress(call, said, &context) => Ok(result::of_reply(&reply).into()),
+        }
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, McpError> {
+        // A known method whose parameters do not parse arrives here; it is not an unknown method.
+        let known = ["tools/call", "tools/list", "server/discover", "initialize", "subscriptions/listen"];
+        if known.contains(&request.method.as_str()) {
+            let expected = match request.method.as_str() {
+                "tools/call" => ": expected \"name\" (a string) and \"arguments\" (an object)",
+                _ => "",
+            };
+            return Err(McpError::invalid_params(format!("the parameters of {} are malformed{expected}", request.method), None));
+        }
+        Err(McpError::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+}
+
+/// Runs a call and tells its client how it goes on: what the plugin says, or else that it is still running.
+async fn with_progress<T>(
+    call: impl Future<Output = T>,
+    mut said: mpsc::Receiver<Progress>,
+    context: &RequestContext<RoleServer>,
+) -> T {
+    tokio::pin!(call);
+    let Some(token) = context.meta.get_progress_token() else {
+        return call.await;
+    };
+    let begun = Instant::now();
+    let mut is_speaking = false;
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    heartbeat.reset();
+    loop {
+        let message = tokio::select! {
+            biased;
+            Some(progress) = said.recv() => {
+                is_speaking = true;
+                let mut message = ProgressNotificationParam::new(token.clone(), progress.done as f64);
+                message.total = progress.total.map(|total| total as f64);
+                message.message = progress.message.as_deref().map(excerpt);
+                message
+            }
+            result = &mut call => return result,
+            _ = heartbeat.tick(), if !is_speaking => {
+                let seconds = begun.elapsed().as_secs();
+                ProgressNotificationParam::new(token.clone(), seconds as f64).with_message(format!("running for {seconds} s"))
+            }
+        };
+        // A client that does not take progress still gets its result.
+        let _ = context.peer.notify_progress(message).await;
+    }
+}
