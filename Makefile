@@ -11,8 +11,8 @@ help:
 
 # Shows the host on the fleet record and on this repository's own cargo metadata.
 demo: guests
-	@cargo build --quiet --package plimsoll
-	@tests/demo
+	@cargo build --quiet --locked --package plimsoll --bin plimsoll --example demo
+	@target/debug/examples/demo
 
 test: guests clients
 	@cargo build --quiet --package plimsoll --bin plimsoll
