@@ -40,17 +40,40 @@ pub struct Host {
     cap_bytes: u32,
     /// Numbers calls, for the log.
     calls: AtomicU64,
+    /// Calls that have begun and not ended.
+    running: AtomicU64,
+}
+
+/// Counts one call as running for as long as it lives, however it ends.
+struct Running<'a>(&'a AtomicU64);
+
+impl<'a> Running<'a> {
+    fn begin(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Host {
     /// A host that serves a catalog.
     pub fn new(catalog: Catalog, signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
-        Self { catalog: ArcSwap::from_pointee(catalog), signer, result_tokens, cap_bytes, calls: AtomicU64::new(0) }
+        Self { catalog: ArcSwap::from_pointee(catalog), signer, result_tokens, cap_bytes, calls: AtomicU64::new(0), running: AtomicU64::new(0) }
     }
 
     /// The tools as they are now.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
+    }
+
+    /// How many calls are running now.
+    pub fn running(&self) -> u64 {
+        self.running.load(Ordering::Relaxed)
     }
 
     /// The cap of what the host itself sends.
@@ -79,6 +102,7 @@ impl Host {
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
     ) -> Reply {
+        let _running = Running::begin(&self.running);
         let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
         match self.answer(caller, tool, arguments, progress, &id).await {
             Ok(reply) => reply,

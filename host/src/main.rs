@@ -1,6 +1,6 @@
 //! The `plimsoll` command.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -13,7 +13,13 @@ fn main() -> ExitCode {
     // call that its client cancelled as an error of its own.
     let filter = EnvFilter::try_from_env("PLIMSOLL_LOG")
         .unwrap_or_else(|_| EnvFilter::new("info,rmcp=warn,rmcp::service=off,wasmtime=warn,cranelift=warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .with_target(false)
+        .init();
     let outcome = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -11,4 +11,6 @@
 mod cases;
 mod contract;
 mod doors;
+mod fleet;
+mod limits;
 mod support;
