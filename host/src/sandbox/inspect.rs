@@ -39,16 +39,16 @@ impl Needs {
 }
 
 /// A package of the host: name, version, and its interfaces.
-struct Package {
-    name: &'static str,
-    version: &'static str,
+pub(super) struct Package {
+    pub(super) name: &'static str,
+    pub(super) version: &'static str,
     needs: Needs,
-    interfaces: &'static [&'static str],
+    pub(super) interfaces: &'static [&'static str],
 }
 
 /// All that the host offers. The versions are those of the WIT here and in wasmtime-wasi 48; by the component model's
 /// rule a guest of 0.2.6 finds 0.2.12, and one of 0.3.0 does not.
-const OFFERED: &[Package] = &[
+pub(super) const OFFERED: &[Package] = &[
     Package {
         name: "plimsoll:plugin",
         version: "0.1.0",
@@ -96,7 +96,7 @@ pub struct Inspection {
     wanted: Vec<(String, Needs)>,
 }
 
-/// The `HINT:` that lists all that the host offers.
+/// The hint that lists all that the host offers.
 pub(super) fn offer() -> String {
     let mut text = String::from("hint: the host offers");
     for (index, Package { name, version, interfaces, .. }) in OFFERED.iter().enumerate() {
@@ -211,7 +211,7 @@ fn split(name: &str) -> (&str, &str) {
 
 /// Whether a name finds what is offered, by the component model's rule: equal, or the same up to the first part of the
 /// version that is not zero. Early releases and 0.0.x find only themselves.
-fn is_compatible(name: &str, offered: &str) -> bool {
+pub(super) fn is_compatible(name: &str, offered: &str) -> bool {
     let ((interface, version), (offered_interface, offered_version)) = (split(name), split(offered));
     if interface != offered_interface {
         return false;

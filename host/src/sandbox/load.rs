@@ -6,14 +6,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use tokio::time::Instant;
-use wasmtime::Store;
+use wasmtime::component::types::{ComponentExtern, ComponentItem};
 use wasmtime::component::{Component, InstancePre};
+use wasmtime::{Engine, Store};
 use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::call::before;
 use super::engine::Sandbox;
+use super::failure;
 use super::grants::Grants;
 use super::inspect::{self, Inspection};
 use super::instance::State;
@@ -21,7 +23,7 @@ use super::journal::Journal;
 use super::limits::{DESCRIPTION_BYTES, Limits, MAX_DEADLINE};
 use crate::contract::backend_adapter::BackendAdapterPre;
 use crate::contract::tool_handler::ToolHandlerPre;
-use crate::contract::{Collection, Fault, Tool};
+use crate::contract::{BackendSelection, Collection, Fault, Tool};
 
 /// What a plugin is, by what it exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,6 +146,8 @@ impl Sandbox {
         let world = inspection.expect_world()?;
         inspection.check(name, &grants)?;
         check_memory(&component, &limits)?;
+        check_types(self.engine(), &component, world)
+            .with_context(|| format!("the export `{}` does not have the types of the contract", world.export()))?;
         let mut plugin = Plugin {
             name: name.into(),
             sandbox: self.clone(),
@@ -176,12 +180,9 @@ impl Sandbox {
             .instantiate_pre(component)
             .map_err(anyhow::Error::from)
             .with_context(|| format!("an import does not have the types that the host offers\n{}", inspect::offer()))?;
-        let context = || format!("the export `{}` does not have the types of the contract", world.export());
         Ok(match world {
-            World::ToolHandler => Pre::ToolHandler(ToolHandlerPre::new(pre).map_err(anyhow::Error::from).with_context(context)?),
-            World::BackendAdapter => {
-                Pre::BackendAdapter(BackendAdapterPre::new(pre).map_err(anyhow::Error::from).with_context(context)?)
-            }
+            World::ToolHandler => Pre::ToolHandler(ToolHandlerPre::new(pre)?),
+            World::BackendAdapter => Pre::BackendAdapter(BackendAdapterPre::new(pre)?),
         })
     }
 }
@@ -205,13 +206,49 @@ fn compile(sandbox: &Sandbox, bytes: &[u8]) -> anyhow::Result<Component> {
     Component::from_binary(sandbox.engine(), bytes).map_err(anyhow::Error::from).context("it is not a component that the host can run")
 }
 
+/// What every function of a world but the listing returns.
+type Answered = (Result<(), Fault>,);
+
+/// Whether the functions of the world are there with their types. The generated code finds out only when it has an
+/// instance, that is after code of the guest has run.
+fn check_types(engine: &Engine, component: &Component, world: World) -> anyhow::Result<()> {
+    let ty = component.component_type();
+    let export = ty.exports(engine).find(|(name, _)| inspect::is_compatible(name, world.export()));
+    let Some((_, ComponentExtern { ty: ComponentItem::ComponentInstance(interface), .. })) = export else {
+        bail!("expected an interface");
+    };
+    let types = ty.instance_type();
+    let function = |name: &str| match interface.get_export(engine, name) {
+        Some(ComponentExtern { ty: ComponentItem::ComponentFunc(function), .. }) => Ok(function),
+        _ => Err(anyhow!("expected a function `{name}`")),
+    };
+    let checked = |name: &str, checked: wasmtime::Result<()>| {
+        checked.map_err(anyhow::Error::from).with_context(|| format!("function `{name}`"))
+    };
+    match world {
+        World::ToolHandler => {
+            checked("list-tools", function("list-tools")?.typecheck::<(), (Result<Vec<Tool>, Fault>,)>(&types))?;
+            checked("call-tool", function("call-tool")?.typecheck::<(&str, &str), Answered>(&types))
+        }
+        World::BackendAdapter => {
+            let list = function("list-collections")?;
+            checked("list-collections", list.typecheck::<(), (Result<Vec<Collection>, Fault>,)>(&types))?;
+            checked("query", function("query")?.typecheck::<(&str, &BackendSelection), Answered>(&types))?;
+            checked("get", function("get")?.typecheck::<(&str, &str), Answered>(&types))
+        }
+    }
+}
+
+/// Bytes of a page of linear memory.
+const PAGE_BYTES: u64 = 1 << 16;
+
 /// Whether the memory that the component begins with is within its limit.
 fn check_memory(component: &Component, limits: &Limits) -> anyhow::Result<()> {
     let Some(resources) = component.resources_required() else {
         bail!("it imports core modules, which the host does not offer");
     };
     // The largest one is known here; several together are counted when it is instantiated.
-    let wanted = resources.max_initial_memory_size.unwrap_or(0);
+    let wanted = resources.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES);
     ensure!(
         wanted <= limits.memory_bytes,
         "it begins with {wanted} bytes of memory, and its limit is {}\nhint: raise `memory_bytes`",
@@ -234,12 +271,12 @@ impl Plugin {
         let mut store = self.store(journal, DESCRIPTION_BYTES)?;
         let outcome = before(deadline, self.listing(&mut store)).await;
         if let Some(Err(error)) = &outcome
-            && super::failure::is_hostcall_fuel(error)
+            && failure::is_hostcall_fuel(error)
         {
             bail!("`{subject}` returned more than {DESCRIPTION_BYTES} bytes");
         }
         self.settle(outcome, subject, "load")
-            .map_err(|refusal| anyhow::anyhow!("`{subject}` failed: {}: {}", refusal.error.as_str(), refusal.message))
+            .map_err(|refusal| anyhow!("`{subject}` failed: {}: {}", refusal.error.as_str(), refusal.message))
     }
 
     async fn listing(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Description, Fault>> {

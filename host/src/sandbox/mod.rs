@@ -25,3 +25,6 @@ pub use grants::{FileGrant, Grants};
 pub use inspect::Inspection;
 pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, MAX_DEADLINE};
 pub use load::{Description, Plugin, World};
+
+#[cfg(test)]
+mod tests;
