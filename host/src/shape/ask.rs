@@ -5,9 +5,13 @@
 
 use serde_json::{Map, Value};
 
-use super::cursor::{Binding, Cursor, Refused, Signer};
+use super::cursor::{Binding, Cursor, KeyMark, Place, Refused, Signer};
 use super::policy::{FULL, HostArgument, Policy};
 use super::refusal::{Code, Field, Refusal};
+use super::select::Path;
+
+/// How many fields a call may pick. Each is looked for in every row until it is found.
+const MAX_FIELDS: usize = 100;
 
 /// The form of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,7 +61,7 @@ pub struct Ask {
     pub(crate) binding: Binding,
     pub(crate) limit: Option<u32>,
     pub(crate) detail: Option<String>,
-    pub(crate) fields: Vec<String>,
+    pub(crate) fields: Vec<Path>,
     /// None where the argument was absent.
     pub(crate) is_live_only: Option<bool>,
     pub(crate) format: Format,
@@ -83,21 +87,18 @@ impl Ask {
             }
             None => None,
         };
-        let free = [name_of(HostArgument::Limit), name_of(HostArgument::MaxTokens)];
-        let binding_of = |arguments: &Map<String, Value>| {
-            let bound = arguments.iter().filter(|(name, _)| !free.contains(&Some(name.as_str())));
-            Binding::new(tenant, tool, &bound.map(|(name, value)| (name.clone(), value.clone())).collect())
-        };
+        let binding_of = |arguments: &Map<String, Value>| Binding::new(tenant, tool, &bound(arguments, policy));
         let mut cursor = None;
         if let Some(text) = &after {
-            let opened = signer.open(text, &binding_of(&arguments)).map_err(|refused| bad_cursor(refused, tool))?;
+            let opened = signer.open(text, &binding_of(&arguments)).map_err(|refused| bad_cursor(refused, policy, tool))?;
             for (name, value) in opened.cursor.carried.iter().flatten() {
                 match arguments.get(name) {
                     None => {
                         arguments.insert(name.clone(), value.clone());
                     }
-                    Some(given) if given != value && !free.contains(&Some(name.as_str())) => {
-                        return Err(other_query(&format!(
+                    Some(given) if given != value && !is_free(name, policy) => {
+                        let (value, given) = (found(value), found(given));
+                        return Err(other_query(policy, &format!(
                             "it was made with {name} = {value}, and this call has {name} = {given}: leave {name} out, or"
                         )));
                     }
@@ -112,7 +113,7 @@ impl Ask {
                 } else {
                     String::from("its arguments are too long to be carried in it: pass them all again, unchanged, or")
                 };
-                return Err(other_query(&why));
+                return Err(other_query(policy, &why));
             }
             cursor = Some(opened.cursor);
         }
@@ -138,10 +139,11 @@ impl Ask {
             detail.as_ref().map(drop).ok_or_else(|| one_of(name, &names, value))
         });
         take(HostArgument::Fields, &mut |name, value| {
-            fields = strings(value).filter(|fields| !fields.is_empty()).ok_or_else(|| {
-                format!("{name} must be an array of one or more field names, found {}", found(value))
+            let names = strings(value).filter(|names| (1..=MAX_FIELDS).contains(&names.len())).ok_or_else(|| {
+                format!("{name} must be an array of 1 to {MAX_FIELDS} field names, found {}", found(value))
             })?;
-            fields.iter().try_for_each(|field| super::select::Path::new(field).map(drop)).map_err(|e| format!("{name}: {e}"))
+            fields = names.into_iter().map(Path::new).collect::<Result<_, _>>().map_err(|error| format!("{name}: {error}"))?;
+            Ok(())
         });
         take(HostArgument::Horizon, &mut |name, value| {
             is_live_only = match value.as_str() {
@@ -179,14 +181,82 @@ impl Ask {
         })
     }
 
-    /// The arguments that the handler sees: all but those of the host, except where the handler applies one itself.
+    /// The arguments that the handler sees: all but those of the host, except where the handler applies one itself. Such
+    /// a handler gets the page that the host will cut, the key behind which it begins, and with the fields asked for those
+    /// that the host needs to page and narrow.
     pub fn for_handler(&self, policy: &Policy) -> Map<String, Value> {
-        let is_the_hosts = |name: &String| {
-            HostArgument::ALL.into_iter().any(|argument| {
-                policy.published(argument) == Some(name) && !policy.is_applied_by_handler(argument)
-            })
+        let mut arguments = self.arguments.clone();
+        for argument in HostArgument::ALL {
+            let Some(name) = policy.published(argument) else { continue };
+            let given = arguments.remove(name);
+            if !policy.is_applied_by_handler(argument) {
+                continue;
+            }
+            let value = match argument {
+                HostArgument::Limit => self.handler_limit(policy).map(Value::from),
+                HostArgument::After => self.key_behind().and_then(|key| serde_json::from_str(&key).ok()),
+                HostArgument::Fields => given.map(|_| {
+                    let mut fields: Vec<&str> = self.fields.iter().map(Path::text).collect();
+                    fields.extend(policy.needed_fields());
+                    Value::from(fields)
+                }),
+                _ => given,
+            };
+            if let Some(value) = value {
+                arguments.insert(name.to_owned(), value);
+            }
+        }
+        arguments
+    }
+
+    /// Rows of the page.
+    pub(crate) fn page_rows(&self, policy: &Policy) -> u32 {
+        self.limit.unwrap_or(policy.page.default_limit)
+    }
+
+    /// How many rows a handler or backend that limits them itself is asked for. A handler that has the argument in its own
+    /// schema gets it as the caller said it; otherwise it is one more than a page, so that the host sees whether there is
+    /// another, and only where the host itself takes no rows away behind it.
+    pub(crate) fn handler_limit(&self, policy: &Policy) -> Option<u32> {
+        if !policy.is_paged() {
+            return None;
+        }
+        let limit = self.page_rows(policy);
+        if policy.is_own(HostArgument::Limit) {
+            return Some(limit);
+        }
+        let is_live_only = policy.horizon.is_some() && self.is_live_only.unwrap_or(true);
+        // Without the key of the last row a backend cannot start behind it, and then its first rows are not the page's.
+        let starts_behind = self.cursor.is_none() || self.key_behind().is_some();
+        (!is_live_only && starts_behind).then_some(limit.saturating_add(1))
+    }
+
+    /// JSON text of the key behind which the page begins, where the cursor carries it and it can be handed on as a value
+    /// without a digit lost.
+    pub(crate) fn key_behind(&self) -> Option<String> {
+        let Place::Key { key: KeyMark::Text(text), .. } = &self.cursor.as_ref()?.place else { return None };
+        let text = std::str::from_utf8(text).ok()?;
+        let value: Value = serde_json::from_str(text).ok()?;
+        let is_same = serde_json::to_string(&value).is_ok_and(|again| again == text);
+        (value.is_string() || is_same).then(|| text.to_owned())
+    }
+
+    /// The fields asked for that no declaration names, so that they must be found in the rows. A continuation asks for
+    /// what its first page has found.
+    pub(crate) fn unseen_fields(&self, policy: &Policy) -> Vec<Path> {
+        if self.cursor.is_some() || self.format != Format::Json {
+            return Vec::new();
+        }
+        let known = policy.known_fields();
+        let is_known = |path: &Path| {
+            known.iter().any(|field| field.strip_prefix(path.text()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
         };
-        self.arguments.iter().filter(|(name, _)| !is_the_hosts(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+        self.fields.iter().filter(|path| !is_known(path)).cloned().collect()
+    }
+
+    /// The binding of the same query with other arguments.
+    pub(crate) fn binding_with(&self, policy: &Policy, arguments: &Map<String, Value>) -> Binding {
+        self.binding.with_arguments_of(&Binding::new("", "", &bound(arguments, policy)))
     }
 
     /// Every argument of the query, the host's among them.
@@ -200,31 +270,47 @@ impl Ask {
     }
 
     /// What a cursor has to carry: everything but what a continuation passes anyway.
-    pub(crate) fn carried(&self) -> Map<String, Value> {
+    pub(crate) fn carried(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
         let is_optional = |name: &String| !self.required.contains_key(name);
-        self.arguments.iter().filter(|(name, _)| is_optional(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+        arguments.iter().filter(|(name, _)| is_optional(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 
-fn bad_cursor(refused: Refused, tool: &str) -> Refusal {
+/// Whether an argument may change from page to page.
+fn is_free(name: &str, policy: &Policy) -> bool {
+    [HostArgument::Limit, HostArgument::MaxTokens].into_iter().any(|argument| policy.published(argument) == Some(name))
+}
+
+/// The arguments that a cursor is bound to.
+fn bound(arguments: &Map<String, Value>, policy: &Policy) -> Map<String, Value> {
+    let bound = arguments.iter().filter(|(name, _)| !is_free(name, policy));
+    bound.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn after_name(policy: &Policy) -> &str {
+    policy.published(HostArgument::After).unwrap_or("after")
+}
+
+fn bad_cursor(refused: Refused, policy: &Policy, tool: &str) -> Refusal {
+    let after = after_name(policy);
     let message = match refused {
-        Refused::False => {
-            "after is not a cursor that this host made: it was changed, cut or made up. Pass next_after of the page before \
-             as it stands, or leave after out to start over."
-                .to_owned()
-        }
+        Refused::False => format!(
+            "{after} is not a cursor that this host made: it was changed, cut or made up. Pass next_after of the page \
+             before as it stands, or leave {after} out to start over."
+        ),
         Refused::Foreign => format!(
-            "after is a cursor of another tool, not of {tool}. Pass next_after of a page of {tool}, or leave after out to \
-             start over."
+            "{after} is a cursor of another tool, not of {tool}. Pass next_after of a page of {tool}, or leave {after} out \
+             to start over."
         ),
     };
     Refusal::new(Code::InvalidCursor, message)
 }
 
-fn other_query(why: &str) -> Refusal {
+fn other_query(policy: &Policy, why: &str) -> Refusal {
+    let after = after_name(policy);
     Refusal::new(
         Code::InvalidCursor,
-        format!("after belongs to a call with other arguments; {why} leave after out to start over."),
+        format!("{after} belongs to a call with other arguments; {why} leave {after} out to start over."),
     )
 }
 
@@ -236,8 +322,8 @@ fn integer(value: &Value) -> Option<u64> {
     })
 }
 
-fn strings(value: &Value) -> Option<Vec<String>> {
-    value.as_array()?.iter().map(|value| value.as_str().map(str::to_owned)).collect()
+fn strings(value: &Value) -> Option<Vec<&str>> {
+    value.as_array()?.iter().map(Value::as_str).collect()
 }
 
 fn one_of(name: &str, names: &[&str], value: &Value) -> String {
@@ -247,4 +333,36 @@ fn one_of(name: &str, names: &[&str], value: &Value) -> String {
 /// A value as it goes into a message.
 fn found(value: &Value) -> String {
     super::refusal::excerpt(&value.to_string())
+}
+
+/// What of a query a backend may apply itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PushedDown {
+    /// Rows wanted: one more than the page, so that the host sees whether there is another.
+    pub limit: Option<u32>,
+    /// JSON text of the key behind which to start.
+    pub after: Option<String>,
+    /// Fields with the values that they may have.
+    pub conditions: Vec<(String, Vec<Value>)>,
+    /// Fields that are needed; empty for all.
+    pub fields: Vec<String>,
+}
+
+impl Ask {
+    /// The query as a backend may apply it. What is pushed down is what the host would do itself.
+    pub fn pushed_down(&self, policy: &Policy) -> PushedDown {
+        let conditions = policy.filters.iter().filter_map(|filter| {
+            let values = match self.arguments.get(&filter.argument)? {
+                Value::Array(values) => values.clone(),
+                value => vec![value.clone()],
+            };
+            Some((filter.field.text().to_owned(), values))
+        });
+        PushedDown {
+            limit: self.handler_limit(policy),
+            after: self.key_behind(),
+            conditions: conditions.collect(),
+            fields: Vec::new(),
+        }
+    }
 }

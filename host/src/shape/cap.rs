@@ -1,16 +1,21 @@
 //! The cap: a reply of so many bytes or more is refused, with a call that fits.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
-use super::format::Page;
-use super::intake::{Kept, Kind};
+use super::cursor::Cursor;
+use super::format::{self, Page};
+use super::intake::{Intake, Kept, Kind};
 use super::json;
 use super::pipeline::Call;
 use super::policy::HostArgument;
-use super::refusal::{Code, Payload, PayloadShape, Refusal};
+use super::refusal::{Code, Payload, PayloadShape, Refusal, shorten};
+use crate::contract::Attachment;
 
-/// How many of a row's fields a refusal names.
+/// How many fields a refusal names as the heaviest, and how much of each name.
 const HEAVIEST_FIELDS: usize = 3;
+const MAX_NAME_BYTES: usize = 60;
 
 /// How many bytes the facts of a smaller page may have more than those of the page that was refused: a cursor (200), its
 /// call with the cursor again, and the sentences on paging and budget.
@@ -21,7 +26,11 @@ pub(super) struct Refused<'a> {
     pub(super) call: &'a Call<'a>,
     pub(super) kept: &'a Kept,
     pub(super) page: &'a Page<'a>,
-    /// Bytes of the reply.
+    /// Rows of the reply.
+    pub(super) rows: u64,
+    /// Whether the page has only the first of them.
+    pub(super) is_short: bool,
+    /// Bytes of the reply, or of its first rows.
     pub(super) bytes: usize,
     /// Bytes of its facts.
     pub(super) facts_bytes: usize,
@@ -31,43 +40,58 @@ pub(super) struct Refused<'a> {
     pub(super) copies: usize,
 }
 
+/// Refuses an answer that is larger than what is taken in at all.
+pub(super) fn not_taken_in(bytes: u64, intake: &Intake, call: &Call<'_>) -> Refusal {
+    let limit = intake.max_bytes() as u64;
+    let message = format!(
+        "The plugin's answer is {bytes} bytes; the limit is {limit} bytes. It is refused, not truncated: no part of it \
+         was returned."
+    );
+    too_large(message, Payload { bytes, limit, shape: PayloadShape { kind: "text", count: None } }, None, call)
+}
+
+fn too_large(mut message: String, payload: Payload, next: Option<Map<String, Value>>, call: &Call<'_>) -> Refusal {
+    let narrowing = &call.tool.narrowing;
+    if !narrowing.is_empty() {
+        let names: Vec<&str> = narrowing.iter().map(|field| field.name.as_str()).collect();
+        message.push_str(&format!(" Narrow it and call again: {}.", names.join(", ")));
+    }
+    let refusal = Refusal { payload: Some(payload), ..Refusal::new(Code::ResponseTooLarge, message) };
+    refusal.with_fields(narrowing.iter().cloned()).with_next(next)
+}
+
 impl Refused<'_> {
     /// The refusal, with the next call if there is one that fits.
     pub(super) fn refusal(&self) -> Refusal {
         let cap = self.call.policy.cap_bytes;
-        let rows = self.page.len();
+        let rows = self.rows;
         let (kind, body) = match self.kept.kind {
-            Kind::Array if self.kept.prefix.len() > 1 => ("array", format!("The body holds an array of {rows} items")),
-            Kind::Array | Kind::Pushed => ("array", format!("The body is an array of {rows} items")),
-            Kind::Lines => ("lines", format!("The body is a text of {rows} lines")),
-            Kind::Json => ("object", String::from("The body is one JSON document without rows")),
-            Kind::Text | Kind::Empty => ("text", String::from("The body is one piece")),
+            Kind::Array if self.kept.prefix.len() > 1 => ("array", format!("The body holds an array of {rows} items.")),
+            Kind::Array | Kind::Pushed => ("array", format!("The body is an array of {rows} items.")),
+            Kind::Lines => ("lines", format!("The body is a text of {rows} lines.")),
+            Kind::Json => ("object", String::from("The body is one JSON document without rows.")),
+            Kind::Text => ("text", String::from("The body is one piece.")),
+            Kind::Empty => ("text", String::from("There is no body.")),
         };
-        let has_rows = matches!(kind, "array" | "lines");
         let mut message = format!(
-            "The response is {} bytes; the limit is {cap} bytes. It is refused, not truncated: no part of the body was \
-             returned. {body}.",
-            self.bytes
+            "The response is {}{} bytes; the limit is {cap} bytes. It is refused, not truncated: no part of the body was \
+             returned. {body}",
+            if self.is_short { "more than " } else { "" },
+            self.bytes,
         );
+        if self.attachment_bytes > 0 {
+            message.push_str(&format!(" Its attachments are {} bytes.", self.attachment_bytes));
+        }
+        let has_rows = self.kept.has_rows();
         let next = if has_rows { self.smaller_page() } else { None }.or_else(|| self.smaller_view());
-        if next.is_none()
-            && let Some(heaviest) = self.heaviest_fields(has_rows)
-        {
-            message.push_str(&heaviest);
+        if next.is_none() {
+            message.push_str(&self.heaviest());
+            if let Some(after) = self.call.policy.published(HostArgument::After).filter(|_| self.call.ask.cursor.is_some()) {
+                message.push_str(&format!(" {after} belongs to the fields of this walk: to narrow them, start over without it."));
+            }
         }
-        let narrowing = &self.call.tool.narrowing;
-        if !narrowing.is_empty() {
-            let names: Vec<&str> = narrowing.iter().map(|field| field.name.as_str()).collect();
-            message.push_str(&format!(" Narrow it and call again: {}.", names.join(", ")));
-        }
-        Refusal {
-            payload: Some(Payload {
-                bytes: self.bytes as u64,
-                limit: cap.into(),
-                shape: PayloadShape { kind, count: has_rows.then_some(rows as u64) },
-            }),
-            ..Refusal::new(Code::ResponseTooLarge, message).with_fields(narrowing.iter().cloned()).with_next(next)
-        }
+        let shape = PayloadShape { kind, count: has_rows.then_some(rows) };
+        too_large(message, Payload { bytes: self.bytes as u64, limit: cap.into(), shape }, next, self.call)
     }
 
     /// Bytes that a body may have.
@@ -81,7 +105,16 @@ impl Refused<'_> {
     /// How many rows of a page fit.
     fn rows_that_fit(&self, page: &Page<'_>) -> usize {
         let room = self.room();
-        (1..=page.len()).take_while(|rows| page.bytes_with(*rows) <= room).last().unwrap_or(0)
+        let mut content = 0;
+        let fitting = (1..=page.len()).take_while(|rows| {
+            content += page.row(rows - 1).len();
+            content + page.frame_bytes(*rows) <= room
+        });
+        match fitting.last().unwrap_or(0) {
+            // All of them go out as the handler's own document, which may have more around its rows.
+            rows if rows == page.len() && page.bytes_with(rows) > room => rows.saturating_sub(1),
+            rows => rows,
+        }
     }
 
     /// The same call with a smaller `limit`, which may be the host's or the handler's own.
@@ -89,7 +122,9 @@ impl Refused<'_> {
         let policy = self.call.policy;
         if let Some(name) = policy.published(HostArgument::Limit) {
             let rows = self.rows_that_fit(self.page);
-            return (rows > 0).then(|| self.call_with(&[(name, rows.into())]));
+            let mut next = self.same_call();
+            next.insert(name.to_owned(), rows.into());
+            return (rows > 0).then_some(next);
         }
         let own = self.call.tool.own_limit.as_ref()?;
         // The handler pages by itself, so nothing is known of which rows it will choose: the largest one counts.
@@ -97,77 +132,110 @@ impl Refused<'_> {
         let frame = self.page.frame_bytes(2);
         let rows = self.room().checked_sub(frame)? as u64 / (largest as u64 + 2);
         let rows = rows.min(own.max.unwrap_or(u64::MAX)).min(self.page.len() as u64 - 1);
-        (rows >= own.min.max(1)).then(|| self.call_with(&[(own.name.as_str(), rows.into())]))
+        let mut next = self.same_call();
+        next.insert(own.name.clone(), rows.into());
+        (rows >= own.min.max(1)).then_some(next)
     }
 
-    /// The same call with the first declared view that fits. A cursor is bound to its view, so a continuation has none.
+    /// The same call with the first declared view that fits.
     fn smaller_view(&self) -> Option<Map<String, Value>> {
-        let policy = self.call.policy;
-        let detail = policy.published(HostArgument::Detail)?;
-        if self.call.ask.cursor.is_some() {
-            return None;
-        }
-        let current = self.call.ask.detail.as_deref().unwrap_or(policy.default_view());
-        policy.views.iter().filter(|view| view.name != current || !self.call.ask.fields.is_empty()).find_map(|view| {
-            let shaped = super::format::select(self.kept, &view.selection);
-            let page = Page::of_shaped(self.kept, &shaped);
+        let (policy, ask) = (self.call.policy, self.call.ask);
+        let detail = policy.published(HostArgument::Detail).filter(|_| self.kept.has_fields())?;
+        let current = ask.detail.as_deref().unwrap_or(policy.default_view());
+        policy.views.iter().filter(|view| view.name != current || !ask.fields.is_empty()).find_map(|view| {
+            let shaped = format::select(self.kept, &view.selection);
+            let page = match &shaped {
+                Some(shaped) => Page::of_shaped(self.kept, shaped),
+                None => Page::of_kept(self.kept),
+            };
             let rows = self.rows_that_fit(&page);
-            let limit = policy.published(HostArgument::Limit);
-            let limited = if rows == page.len() { None } else { Some(limit?) };
             if rows == 0 {
                 return None;
             }
-            let mut next = self.call_with(&[(detail, view.name.clone().into())]);
-            if let Some(fields) = policy.published(HostArgument::Fields) {
-                next.remove(fields);
+            let mut query = ask.arguments.clone();
+            query.insert(detail.to_owned(), view.name.clone().into());
+            for other in [HostArgument::Fields, HostArgument::Format] {
+                policy.published(other).and_then(|name| query.remove(name));
             }
-            if let Some(format) = policy.published(HostArgument::Format) {
-                next.remove(format);
+            if rows < page.len() || self.kept.is_short {
+                query.insert(policy.published(HostArgument::Limit)?.to_owned(), rows.into());
             }
-            if let Some(limit) = limited {
-                next.insert(limit.to_owned(), rows.into());
-            }
-            Some(next)
+            Some(self.call_of(query))
         })
     }
 
-    /// The arguments of this call with some of them changed.
-    fn call_with(&self, changes: &[(&str, Value)]) -> Map<String, Value> {
+    /// This call as its next one would be made: with its cursor, if it has one.
+    fn same_call(&self) -> Map<String, Value> {
         let ask = self.call.ask;
         let is_carried = ask.cursor.as_ref().is_some_and(|cursor| cursor.carried.is_some());
         let mut next = if is_carried { ask.required.clone() } else { ask.arguments.clone() };
         if let (Some(name), Some(after)) = (self.call.policy.published(HostArgument::After), &ask.after) {
             next.insert(name.to_owned(), after.clone().into());
         }
-        for (name, value) in changes {
-            next.insert((*name).to_owned(), value.clone());
-        }
         next
     }
 
-    /// What makes one row, or a document without rows, too large.
-    fn heaviest_fields(&self, has_rows: bool) -> Option<String> {
-        if has_rows && self.page.len() == 0 {
-            return Some(String::from(" What is beside its rows is too large."));
+    /// The call of another query. A cursor is bound to its query, so one that goes on from a cursor gets a new one.
+    fn call_of(&self, query: Map<String, Value>) -> Map<String, Value> {
+        let (policy, ask) = (self.call.policy, self.call.ask);
+        let (Some(name), Some(cursor)) = (policy.published(HostArgument::After), &ask.cursor) else { return query };
+        let cursor = Cursor { carried: Some(ask.carried(&query)), ..cursor.clone() };
+        let (text, is_carried) = self.call.signer.seal(&ask.binding_with(policy, &query), &cursor);
+        let mut next = if is_carried { ask.required.clone() } else { query };
+        next.insert(name.to_owned(), text.into());
+        next
+    }
+
+    /// What makes the reply too large where no smaller call is known: what is beside the rows, the first row alone, or all
+    /// of them.
+    fn heaviest(&self) -> String {
+        let page = self.page;
+        let has_rows = self.kept.has_rows();
+        let frame = page.frame_bytes(page.len().min(1));
+        if has_rows && frame > self.room() {
+            return format!(" What is beside its rows is {frame} bytes.");
         }
-        let (what, text) = if has_rows { ("Its first item alone", self.page.row(0)) } else { ("It", self.page.row(0)) };
-        let start = json::skip_space(text, 0);
-        if text.get(start) != Some(&b'{') {
-            return has_rows.then(|| format!(" {what} is {} bytes.", text.len()));
+        if page.len() == 0 {
+            return String::new();
         }
-        let mut sizes: Vec<(usize, String)> = json::members(text, start)
-            .map_while(Result::ok)
-            .map(|member| (member.value.len(), String::from_utf8_lossy(&text[member.key]).into_owned()))
-            .collect();
-        sizes.sort_by(|a, b| b.cmp(a));
+        let first = page.row(0).len();
+        let (rows, what) = if !has_rows {
+            (1, String::from(" Its heaviest fields:"))
+        } else if first + frame > self.room() {
+            (1, format!(" Its first item alone is {first} bytes; its heaviest fields:"))
+        } else {
+            (page.len(), String::from(" The heaviest fields of its items:"))
+        };
+        let mut sizes: HashMap<&[u8], usize> = HashMap::new();
+        for row in (0..rows).map(|index| page.row(index)).filter(|row| row.first() == Some(&b'{')) {
+            for member in json::members(row, 0).map_while(Result::ok) {
+                *sizes.entry(&row[member.key]).or_default() += member.value.len();
+            }
+        }
+        let mut sizes: Vec<(usize, &[u8])> = sizes.into_iter().map(|(name, bytes)| (bytes, name)).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
         let heaviest: Vec<String> = sizes
             .iter()
             .take(HEAVIEST_FIELDS)
-            .map(|(bytes, name)| format!("{} ({bytes} bytes)", super::refusal::excerpt(name)))
+            .map(|(bytes, name)| format!("{} ({bytes} bytes)", shorten(&String::from_utf8_lossy(name), MAX_NAME_BYTES)))
             .collect();
-        if heaviest.is_empty() {
-            return None;
+        match (heaviest.is_empty(), what.split_once(';')) {
+            (false, _) => format!("{what} {}.", heaviest.join(", ")),
+            (true, Some((alone, _))) => format!("{alone}."),
+            (true, None) => String::new(),
         }
-        Some(format!(" {what} is {} bytes; its heaviest fields: {}.", text.len(), heaviest.join(", ")))
+    }
+}
+
+/// Bytes of an attachment as it is sent: base64 or text, with what names it.
+pub(super) fn attachment_bytes(attachment: &Attachment) -> usize {
+    let base64 = |data: &[u8]| data.len().div_ceil(3) * 4;
+    match attachment {
+        Attachment::Image(blob) | Attachment::Audio(blob) => base64(&blob.data) + blob.media_type.len(),
+        Attachment::Resource(embedded) => {
+            let is_text = super::intake::is_text(&embedded.media_type);
+            let data = if is_text { embedded.data.len() } else { base64(&embedded.data) };
+            data + embedded.media_type.len() + embedded.uri.len()
+        }
     }
 }

@@ -19,7 +19,15 @@ const SIGNATURE_BYTES: usize = 12;
 /// 48 bits tell tools and argument sets apart by accident; the signature guards against intent.
 const DIGEST_BYTES: usize = 6;
 /// A longer key is carried as its hash: it still finds its row, but cannot be handed to a backend.
-const MAX_INLINE_KEY: usize = 48;
+pub(crate) const MAX_INLINE_KEY: usize = 48;
+
+/// What the JSON of carried arguments mostly consists of. Each piece is written as one control character, which JSON text
+/// cannot have: so most queries fit into a cursor. The order is part of the format.
+const PIECES: [&str; 24] = [
+    "\"limit\":", "\"detail\":\"", "\"fields\":[\"", "\"horizon\":\"all\"", "\"horizon\":\"live\"", "\"format\":\"csv\"",
+    "\"format\":\"tsv\"", "\"format\":\"json\"", "\"max_tokens\":", "\":[\"", "\",\"", "\"],\"", "\":\"", "\"]", "],\"", "summary",
+    "state", "status", "full", "true", "false", "name", "_id", "type",
+];
 
 /// Signs and reads cursors.
 #[derive(Clone)]
@@ -42,7 +50,7 @@ pub(crate) struct Binding {
 
 impl Binding {
     /// `bound` are the arguments that decide which rows there are and in which form: all but `limit`, `max_tokens` and
-    /// `after`. Their order does not matter.
+    /// `after`. Their order does not matter, nor that of the members of objects in them: clients write them anew.
     pub(crate) fn new(tenant: &str, tool: &str, bound: &Map<String, Value>) -> Self {
         let mut scope = blake3::Hasher::new();
         scope.update(&(tenant.len() as u64).to_le_bytes()).update(tenant.as_bytes()).update(tool.as_bytes());
@@ -50,11 +58,44 @@ impl Binding {
         names.sort();
         let mut arguments = blake3::Hasher::new();
         for name in names {
-            let text = bound[name].to_string();
+            let mut text = String::new();
+            canonical(&bound[name], &mut text);
             arguments.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
             arguments.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
         }
         Self { scope: head(&scope.finalize()), arguments: head(&arguments.finalize()) }
+    }
+
+    /// The same tool of the same tenant with the arguments of another binding.
+    pub(crate) fn with_arguments_of(&self, other: &Self) -> Self {
+        Self { scope: self.scope, arguments: other.arguments }
+    }
+}
+
+/// The JSON text of a value with the members of its objects in order.
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            let mut names: Vec<&String> = members.keys().collect();
+            names.sort();
+            out.push('{');
+            for name in names {
+                out.push_str(&Value::String(name.clone()).to_string());
+                out.push(':');
+                canonical(&members[name], out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        scalar => out.push_str(&scalar.to_string()),
     }
 }
 
@@ -135,7 +176,7 @@ impl Signer {
     /// left out of it.
     pub(crate) fn seal(&self, binding: &Binding, cursor: &Cursor) -> (String, bool) {
         let carried = cursor.carried.as_ref().map(|carried| {
-            if carried.is_empty() { Vec::new() } else { Value::Object(carried.clone()).to_string().into_bytes() }
+            if carried.is_empty() { Vec::new() } else { pack(&Value::Object(carried.clone()).to_string()).into_bytes() }
         });
         let short_key = |place: &Place| match place {
             Place::Key { key, keys, sequence } => {
@@ -178,6 +219,22 @@ impl Signer {
         }
         Ok(opened)
     }
+}
+
+fn pack(json: &str) -> String {
+    PIECES.iter().zip('\u{1}'..).fold(json.to_owned(), |text, (piece, mark)| text.replace(piece, mark.encode_utf8(&mut [0; 4])))
+}
+
+fn unpack(text: &str) -> String {
+    let piece = |mark: char| (mark as usize).checked_sub(1).and_then(|index| PIECES.get(index));
+    let mut json = String::with_capacity(text.len() * 2);
+    for character in text.chars() {
+        match piece(character) {
+            Some(piece) => json.push_str(piece),
+            None => json.push(character),
+        }
+    }
+    json
 }
 
 /// Version, scope, arguments, flags, place, `before`, and the carried arguments as JSON up to the end.
@@ -248,7 +305,7 @@ fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
     let carried = match (is_carried, reader.0) {
         (0, []) => None,
         (1, []) => Some(Map::new()),
-        (1, text) => Some(serde_json::from_slice(text).ok()?),
+        (1, text) => Some(serde_json::from_str(&unpack(std::str::from_utf8(text).ok()?)).ok()?),
         _ => return None,
     };
     Some((scope, Opened { cursor: Cursor { place, before, carried }, arguments }))
@@ -300,6 +357,9 @@ mod tests {
         assert!(opened.is_for(&binding));
         let reordered = object(json!({"detail": "full", "state": ["open"]}));
         assert!(opened.is_for(&Binding::new("acme", "fleet_show", &reordered)));
+        let nested = |text: &str| Binding::new("acme", "fleet_show", &serde_json::from_str(text).unwrap());
+        assert_eq!(nested(r#"{"where":{"a":1,"b":[{"c":2,"d":3}]}}"#), nested(r#"{"where":{"b":[{"d":3,"c":2}],"a":1}}"#));
+        assert_ne!(nested(r#"{"where":["a","b"]}"#), nested(r#"{"where":["b","a"]}"#));
         assert!(!opened.is_for(&Binding::new("acme", "fleet_show", &object(json!({"state": ["gated"]})))));
     }
 
@@ -321,7 +381,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_query_of_every_host_argument_and_two_filters_is_carried() {
+        // Case C7: a continuation needs only the cursor.
+        let arguments = object(json!({
+            "state": ["open", "gated", "parked"], "owner": "somebody@example.com", "limit": 100, "detail": "summary",
+            "fields": ["id", "state", "last_gate.verdict"], "horizon": "all", "format": "csv", "max_tokens": 12_000,
+        }));
+        let binding = Binding::new("acme", "fleet_show", &arguments);
+        let (text, is_carried) = signer().seal(&binding, &cursor("\"stream-0017\"", Value::Object(arguments.clone())));
+        assert!(is_carried && text.len() <= MAX_CURSOR_CHARS);
+        assert_eq!(signer().open(&text, &binding).unwrap().cursor.carried, Some(arguments));
+    }
+
     proptest! {
+        #[test]
+        fn packed_arguments_come_out_as_they_went_in(text in "[\\x00-\\x20a-z\",:\\[\\]{}]{0,60}") {
+            let json = Value::String(text).to_string();
+            prop_assert_eq!(unpack(&pack(&json)), json);
+        }
+
         #[test]
         fn no_cursor_is_longer_than_200_characters(key in ".{0,400}", value in ".{0,400}", before: u64) {
             let arguments = object(json!({"filter": value}));

@@ -45,21 +45,41 @@ impl BudgetSources {
     }
 }
 
-/// How many rows of a page may fit into `room` tokens beside everything else, counting row by row; at least one.
+/// Tokens of the rows that may fit into `room` tokens beside everything else, row by row; of one row at least.
 ///
 /// The sum over rows is an estimate, since a tokenizer may join what stands on both sides of a boundary: the final text
 /// is counted again.
-pub(crate) fn rows_within(page: &Page<'_>, room: u64) -> usize {
+pub(crate) fn rows_within(page: &Page<'_>, room: u64) -> Vec<u64> {
     let mut left = room;
+    let mut counts = Vec::new();
     for index in 0..page.len() {
         // A row that came in is UTF-8; the separator behind it is counted with it.
         let row = String::from_utf8_lossy(page.row(index));
-        match tokens::count_up_to(&row, left).and_then(|count| left.checked_sub(count + 1)) {
-            Some(rest) => left = rest,
-            None => return index.max(1).min(page.len()),
+        match tokens::count_up_to(&row, left).map(|count| count + 1).filter(|count| *count <= left) {
+            Some(count) => {
+                left -= count;
+                counts.push(count);
+            }
+            None => {
+                if index == 0 {
+                    counts.push(room);
+                }
+                break;
+            }
         }
     }
-    page.len()
+    counts
+}
+
+/// How many of these rows remain once the last ones have given up `excess` tokens; one at least.
+pub(crate) fn without(counts: &[u64], rows: usize, excess: u64) -> usize {
+    let mut freed = 0;
+    let mut rows = rows;
+    while rows > 1 && freed < excess {
+        rows -= 1;
+        freed += counts[rows];
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -83,5 +103,13 @@ mod tests {
             let sources = BudgetSources { input, key, org, client_default };
             assert_eq!(sources.resolve(), Budget { tokens, source }, "{sources:?}");
         }
+    }
+
+    #[test]
+    fn the_last_rows_give_up_what_is_too_much_and_one_remains() {
+        assert_eq!(without(&[5, 5, 5, 5], 4, 1), 3);
+        assert_eq!(without(&[5, 5, 5, 5], 4, 6), 2);
+        assert_eq!(without(&[5, 5, 5, 5], 4, 1_000), 1);
+        assert_eq!(without(&[5], 1, 1_000), 1);
     }
 }

@@ -33,23 +33,24 @@ pub(crate) struct Shaped {
     format: Format,
 }
 
-/// Applies a selection to every kept row.
-pub(crate) fn select(kept: &Kept, selection: &Selection) -> Shaped {
+/// Applies a selection to every kept row. None where it takes nothing away, so that the rows go out as they came in.
+pub(crate) fn select(kept: &Kept, selection: &Selection) -> Option<Shaped> {
     let mut bytes = Vec::with_capacity(kept.bytes.len() / 4);
+    let mut is_cut = false;
     let rows = kept
         .rows
         .iter()
         .map(|row| {
             let start = bytes.len();
-            selection.copy(&kept.bytes[row.clone()], &mut bytes);
+            is_cut |= selection.copy(&kept.bytes[row.clone()], &mut bytes);
             start..bytes.len()
         })
         .collect();
-    Shaped { bytes, rows, header: Vec::new(), format: Format::Json }
+    is_cut.then_some(Shaped { bytes, rows, header: Vec::new(), format: Format::Json })
 }
 
-/// Makes a table of every kept row.
-pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Shaped {
+/// Makes a table of every kept row. None where no row has any of the columns: a table of nothing would hide them all.
+pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Option<Shaped> {
     let delimiter = if format == Format::Tsv { b'\t' } else { b',' };
     let mut header = Vec::new();
     for (index, column) in columns.iter().enumerate() {
@@ -59,6 +60,7 @@ pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Shaped 
         write_cell(column.name.as_bytes(), delimiter, &mut header);
     }
     let mut bytes = Vec::with_capacity(kept.bytes.len() / 4);
+    let mut has_values = kept.rows.is_empty();
     let rows = kept
         .rows
         .iter()
@@ -68,17 +70,21 @@ pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Shaped 
                 if index > 0 {
                     bytes.push(delimiter);
                 }
-                write_field(column, &kept.bytes[row.clone()], delimiter, &mut bytes);
+                has_values |= write_field(column, &kept.bytes[row.clone()], delimiter, &mut bytes);
+            }
+            if bytes.len() == start {
+                // A line with nothing on it is no row to a reader.
+                write_cell(b"", delimiter, &mut bytes);
             }
             start..bytes.len()
         })
         .collect();
-    Shaped { bytes, rows, header, format }
+    has_values.then_some(Shaped { bytes, rows, header, format })
 }
 
 /// One cell: the content of a string, nothing for null and missing, and JSON for everything else. A path that finds
-/// several values makes an array of them.
-fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+/// several values makes an array of them. False where the row does not have the field.
+fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) -> bool {
     let mut found = Vec::new();
     let mut count = 0;
     column.field.any(row, |value| {
@@ -99,6 +105,7 @@ fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) {
             write_cell(&found, delimiter, out);
         }
     }
+    count > 0
 }
 
 /// Writes a cell as RFC 4180 wants it. Empty text is quoted, so that it differs from a missing value.
@@ -227,7 +234,7 @@ mod tests {
                 bytes.len() - row.len()..bytes.len()
             })
             .collect();
-        Kept { kind: Kind::Pushed, bytes, rows, prefix: 0..0, suffix: 0..0, is_whole: false }
+        Kept { kind: Kind::Pushed, bytes, rows, prefix: 0..0, suffix: 0..0, is_whole: false, is_short: false }
     }
 
     fn columns(fields: &[(&str, &str)]) -> Vec<Column> {
@@ -243,7 +250,7 @@ mod tests {
         ]);
         let columns = columns(&[("a,1", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("v", "gates.v")]);
         let columns: Vec<&Column> = columns.iter().collect();
-        let shaped = table(&kept, &columns, Format::Csv);
+        let shaped = table(&kept, &columns, Format::Csv).unwrap();
         let page = Page::of_shaped(&kept, &shaped);
         let body = page.body(3);
         assert_eq!(
@@ -260,8 +267,25 @@ mod tests {
     fn a_tsv_cell_with_a_tab_is_quoted_and_a_backslash_is_not() {
         let kept = kept(&[r#"{"a":"x\ty","b":"\\"}"#]);
         let columns = columns(&[("a", "a"), ("b", "b")]);
-        let shaped = table(&kept, &columns.iter().collect::<Vec<_>>(), Format::Tsv);
+        let shaped = table(&kept, &columns.iter().collect::<Vec<_>>(), Format::Tsv).unwrap();
         assert_eq!(Page::of_shaped(&kept, &shaped).body(1), "a\tb\n\"x\ty\"\t\\");
+    }
+
+    #[test]
+    fn a_missing_value_in_the_only_column_is_a_row_all_the_same() {
+        let kept = kept(&[r#"{"a":null}"#, r#"{"a":1}"#, "{}"]);
+        let columns = columns(&[("a", "a")]);
+        let shaped = table(&kept, &columns.iter().collect::<Vec<_>>(), Format::Csv).unwrap();
+        let body = Page::of_shaped(&kept, &shaped).body(3);
+        assert_eq!(body, "a\n\"\"\n1\n\"\"");
+        assert_eq!(csv::Reader::from_reader(body.as_bytes()).records().count(), 3);
+    }
+
+    #[test]
+    fn rows_without_any_of_the_columns_make_no_table() {
+        let columns = columns(&[("a", "a")]);
+        assert!(table(&kept(&["1", "[]"]), &columns.iter().collect::<Vec<_>>(), Format::Csv).is_none());
+        assert!(table(&kept(&[]), &columns.iter().collect::<Vec<_>>(), Format::Csv).is_some());
     }
 
     #[test]

@@ -5,17 +5,22 @@
 
 use std::ops::Range;
 
+use super::ask::Ask;
+use super::cursor::Cursor;
 use super::json;
 use super::narrow::Narrow;
 use super::page::Window;
 use super::policy::{Policy, Rows};
 use super::rows::{self, Found};
-use super::ask::Ask;
+use super::select::Unseen;
 use crate::contract::{Attachment, Demand, PushDown};
 
-/// How many bytes one answer may hand over as a document, and how many of its pushed rows may be kept: 64 MiB, half of
-/// a guest's default memory.
+/// How many bytes one answer may hand over as a document, how many of its pushed rows may be kept, and how many its
+/// attachments may have: 64 MiB, half of a guest's default memory.
 pub const DEFAULT_INTAKE_BYTES: usize = 64 << 20;
+
+/// What stands around an attachment in a reply.
+const ATTACHMENT_ENVELOPE_BYTES: usize = 64;
 
 /// What kind of thing an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +52,28 @@ pub(crate) struct Kept {
     pub(crate) suffix: Range<usize>,
     /// Whether `bytes` is the handler's document, whole.
     pub(crate) is_whole: bool,
+    /// Whether the page has more rows than these: so many that its reply would reach the cap, or the intake's own limit.
+    pub(crate) is_short: bool,
 }
 
 impl Kept {
-    fn empty() -> Self {
-        Self { kind: Kind::Empty, bytes: Vec::new(), rows: Vec::new(), prefix: 0..0, suffix: 0..0, is_whole: false }
+    fn new(kind: Kind) -> Self {
+        Self { kind, bytes: Vec::new(), rows: Vec::new(), prefix: 0..0, suffix: 0..0, is_whole: false, is_short: false }
+    }
+
+    /// Whether the answer consists of rows, and not of one piece or nothing.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self.kind, Kind::Array | Kind::Pushed | Kind::Lines)
+    }
+
+    /// Whether there are fields that a view can select: those of the rows, or of the one piece.
+    pub(crate) fn has_fields(&self) -> bool {
+        matches!(self.kind, Kind::Array | Kind::Pushed | Kind::Json)
+    }
+
+    /// A kept row.
+    pub(crate) fn row(&self, index: usize) -> &[u8] {
+        &self.bytes[self.rows[index].clone()]
     }
 }
 
@@ -59,52 +81,57 @@ impl Kept {
 pub struct Intake {
     pub(crate) kept: Kept,
     pub(crate) window: Window,
+    pub(crate) narrow: Narrow,
+    pub(crate) unseen: Unseen,
     pub(crate) attachments: Vec<Attachment>,
+    attachment_bytes: usize,
     /// Rows and bytes of rows that came in.
     pub(crate) rows_in: u64,
     pub(crate) bytes_in: u64,
     pub(crate) total: Option<u64>,
     /// What makes the answer unusable.
     pub(crate) invalid: Option<String>,
-    narrow: Narrow,
-    ask_cursor: Option<super::cursor::Cursor>,
+    /// Bytes of a document, or of attachments, that are more than an answer may have.
+    pub(crate) too_large: Option<u64>,
+    /// The cursor of the call, where a handler can be told to start behind it.
+    cursor: Option<Cursor>,
+    /// How many rows the handler is asked for, where it is asked for so many.
+    asked_rows: Option<u64>,
     rows: Rows,
-    is_validated: bool,
+    declares_rows: bool,
     max_bytes: usize,
+    /// Rows that no reply can hold: each takes a byte at least.
+    max_rows: usize,
     has_begun: bool,
 }
 
 impl Intake {
     /// An intake for one call. `max_bytes` bounds what it keeps.
     pub fn new(policy: &Policy, ask: &Ask, max_bytes: usize) -> Self {
-        let limit = policy.is_paged().then(|| ask.limit.unwrap_or(policy.page.default_limit) as usize);
+        let limit = policy.is_paged().then(|| ask.page_rows(policy));
         let is_live_only = ask.is_live_only.unwrap_or(policy.horizon.is_some());
-        let mut window = Window::new(limit, policy.key.clone(), ask.cursor.as_ref());
-        if policy.applies.contains(PushDown::AFTER)
-            && let Some(cursor) = &ask.cursor
-        {
-            window.starts_behind(cursor);
-        }
-        let mut narrow = Narrow::new(policy, &ask.arguments, is_live_only);
-        if policy.applies.contains(PushDown::FILTERS) {
-            narrow.drop_filters();
-            window.is_filtered_by_handler();
-        }
-        Self {
-            kept: Kept::empty(),
-            window,
+        let mut intake = Self {
+            kept: Kept::new(Kind::Empty),
+            window: Window::new(limit.map(|limit| limit as usize), policy.key.clone(), ask.cursor.as_ref()),
+            narrow: Narrow::new(policy, &ask.arguments, is_live_only),
+            unseen: Unseen::new(ask.unseen_fields(policy)),
             attachments: Vec::new(),
+            attachment_bytes: 0,
             rows_in: 0,
             bytes_in: 0,
             total: None,
             invalid: None,
-            narrow,
-            ask_cursor: ask.cursor.clone(),
+            too_large: None,
+            cursor: ask.cursor.clone().filter(|_| ask.key_behind().is_some()),
+            asked_rows: ask.handler_limit(policy).map(u64::from),
             rows: policy.rows.clone(),
-            is_validated: true,
+            declares_rows: policy.declares_rows(),
             max_bytes,
+            max_rows: policy.cap_bytes as usize + 1,
             has_begun: false,
-        }
+        };
+        intake.applied(policy.applies);
+        intake
     }
 
     /// Takes a whole document. The first one counts; a second one, or one beside pushed rows, makes the answer invalid.
@@ -115,55 +142,74 @@ impl Intake {
         self.has_begun = true;
         self.bytes_in = document.len() as u64;
         if document.len() > self.max_bytes {
-            let (found, limit) = (document.len(), self.max_bytes);
-            return self.fail(format!("the plugin handed over a document of {found} bytes; the limit is {limit} bytes"));
+            self.too_large = Some(self.bytes_in);
+            return;
         }
         if let Err(error) = std::str::from_utf8(document) {
             return self.fail(format!("the answer is not UTF-8: byte {} is 0x{:02x}", error.valid_up_to(), document[error.valid_up_to()]));
         }
         match rows::find(document, &self.rows) {
             Err(error) => self.fail(format!("the answer does not have the declared rows: {error}")),
-            Ok(Found::Array { open, end, rows }) => {
-                let kept = self.admit_all(document, rows);
-                self.keep_document(document, Kind::Array, &kept, 0..open + 1, end - 1..document.len());
+            Ok(Found::Array { open }) => {
+                let mut elements = json::elements(document, open);
+                let rows = self.admit(document, elements.by_ref().map_while(Result::ok));
+                let end = elements.end();
+                self.keep(document, Kind::Array, rows, 0..open + 1, end - 1..document.len());
+                self.check_rows(document, open, end);
             }
-            Ok(Found::Lines(rows)) => {
-                self.is_validated = false;
-                let kept = self.admit_all(document, rows);
-                self.keep_document(document, Kind::Lines, &kept, 0..0, document.len()..document.len());
+            Ok(Found::Lines) => {
+                let rows = self.admit(document, rows::lines(document));
+                self.keep(document, Kind::Lines, rows, 0..0, document.len()..document.len());
             }
-            Ok(Found::Whole { is_json }) => {
-                self.is_validated = is_json;
-                let kind = if is_json { Kind::Json } else { Kind::Text };
+            Ok(Found::Json(piece)) => {
                 self.rows_in = 1;
-                let whole = 0..document.len();
-                self.kept = Kept { kind, bytes: document.to_vec(), rows: vec![whole], prefix: 0..0, suffix: 0..0, is_whole: true };
-                if is_json {
-                    self.check(0..document.len(), "");
+                self.unseen.look(&document[piece.clone()]);
+                self.keep_piece(document, Kind::Json, piece);
+                // A declared piece is JSON only where it is valid.
+                if self.rows != Rows::Whole
+                    && let Err(invalid) = json::validate(document)
+                {
+                    self.fail_at(document, invalid);
                 }
+            }
+            Ok(Found::Text) => {
+                self.rows_in = 1;
+                self.keep_piece(document, Kind::Text, 0..document.len());
             }
         }
     }
 
-    fn admit_all(&mut self, document: &[u8], mut rows: Vec<Range<usize>>) -> (Vec<Range<usize>>, bool) {
-        let all = rows.len();
-        self.rows_in = all as u64;
-        rows.retain(|row| self.window.admit(&document[row.clone()], &self.narrow));
-        let is_all = rows.len() == all;
-        (rows, is_all)
+    /// Passes rows through the window; the ones of the page, and whether those are all.
+    fn admit(&mut self, document: &[u8], rows: impl Iterator<Item = Range<usize>>) -> (Vec<Range<usize>>, bool) {
+        let mut kept = Vec::new();
+        let mut is_all = true;
+        for row in rows {
+            self.rows_in += 1;
+            self.unseen.look(&document[row.clone()]);
+            if !self.window.admit(&document[row.clone()], &self.narrow) {
+                is_all = false;
+            } else if kept.len() < self.max_rows {
+                kept.push(row);
+            } else {
+                is_all = false;
+                self.kept.is_short = true;
+            }
+        }
+        (kept, is_all)
     }
 
     /// Copies what is delivered of a document: all of it where every row is, otherwise the rows and what is around them.
-    fn keep_document(
+    fn keep(
         &mut self,
         document: &[u8],
         kind: Kind,
-        (rows, is_all): &(Vec<Range<usize>>, bool),
+        (rows, is_all): (Vec<Range<usize>>, bool),
         prefix: Range<usize>,
         suffix: Range<usize>,
     ) {
-        self.kept = if *is_all {
-            Kept { kind, bytes: document.to_vec(), rows: rows.clone(), prefix, suffix, is_whole: true }
+        let is_short = self.kept.is_short;
+        self.kept = if is_all {
+            Kept { kind, bytes: document.to_vec(), rows, prefix, suffix, is_whole: true, is_short }
         } else {
             let mut bytes = Vec::with_capacity(prefix.len() + suffix.len() + rows.iter().map(Range::len).sum::<usize>());
             let mut copy = |range: Range<usize>| {
@@ -172,41 +218,47 @@ impl Intake {
                 start..bytes.len()
             };
             let prefix = copy(prefix);
-            let rows = rows.iter().cloned().map(&mut copy).collect();
+            let rows = rows.into_iter().map(&mut copy).collect();
             let suffix = copy(suffix);
-            Kept { kind, rows, prefix, suffix, bytes, is_whole: false }
+            Kept { kind, rows, prefix, suffix, bytes, is_whole: false, is_short }
         };
-        if self.is_validated {
-            self.check_envelope();
-            for index in 0..self.kept.rows.len() {
-                let place = format!("row {index}");
-                self.check(self.kept.rows[index].clone(), &place);
+    }
+
+    fn keep_piece(&mut self, document: &[u8], kind: Kind, piece: Range<usize>) {
+        self.kept = Kept { bytes: document.to_vec(), rows: vec![piece], is_whole: true, ..Kept::new(kind) };
+    }
+
+    /// What is delivered must be JSON: the rows, and what is around them with an empty array in their place.
+    fn check_rows(&mut self, document: &[u8], open: usize, end: usize) {
+        let envelope = [&document[..=open], &document[end - 1..]].concat();
+        if let Err(mut invalid) = json::validate(&envelope) {
+            if invalid.at > open {
+                invalid.at += end - 2 - open;
             }
+            return self.fail_at(document, invalid);
+        }
+        let is_valid = |row: &Range<usize>| json::validate(&self.kept.bytes[row.clone()]).is_ok();
+        let Some(index) = self.kept.rows.iter().position(|row| !is_valid(row)) else { return };
+        // Where the row stands in the document is only looked for once it is needed.
+        let row = self.kept.row(index);
+        let mut places = json::elements(document, open).map_while(Result::ok);
+        let Some(place) = places.find(|place| &document[place.clone()] == row) else { return };
+        if let Err(mut invalid) = json::validate(row) {
+            invalid.at += place.start;
+            self.fail_at(document, invalid);
         }
     }
 
-    /// What is around the rows must be JSON with an empty array in their place.
-    fn check_envelope(&mut self) {
-        let envelope = [&self.kept.bytes[self.kept.prefix.clone()], &self.kept.bytes[self.kept.suffix.clone()]].concat();
-        if let Err(invalid) = json::validate(&envelope) {
-            self.fail(format!("the answer is not valid JSON: {}, beside its rows, at byte {}", invalid.what, invalid.at));
-        }
-    }
-
-    /// What is delivered must be JSON.
-    fn check(&mut self, range: Range<usize>, place: &str) {
-        let text = &self.kept.bytes[range];
-        if let Err(invalid) = json::validate(text) {
-            let path = json::path_at(text, invalid.at);
-            let place = if place.is_empty() { path } else { format!("{place}, {path}") };
-            self.fail(format!("the answer is not valid JSON: {} at {place} (byte {})", invalid.what, invalid.at));
-        }
+    /// The document is not JSON, and where.
+    fn fail_at(&mut self, document: &[u8], json::Invalid { at, what }: json::Invalid) {
+        let path = json::path_at(document, at);
+        self.fail(format!("the answer is not valid JSON: {what} at {path} (byte {at})"));
     }
 
     /// Takes whole rows, one JSON value a line.
     pub fn rows(&mut self, lines: &[u8]) -> Demand {
         if self.has_begun && self.kept.kind != Kind::Pushed {
-            if self.invalid.is_none() {
+            if self.too_large.is_none() {
                 self.fail("the plugin pushed rows after a document; expected one of the two");
             }
             return Demand::Enough;
@@ -218,28 +270,43 @@ impl Intake {
             if line.is_empty() {
                 continue;
             }
-            self.rows_in += 1;
-            self.bytes_in += line.len() as u64;
-            if !self.window.admit(line, &self.narrow) {
-                continue;
-            }
-            let start = self.kept.bytes.len();
-            if start + line.len() > self.max_bytes {
-                let limit = self.max_bytes;
-                self.fail(format!("the rows of one answer have more than {limit} bytes"));
+            if self.invalid.is_some() {
                 return Demand::Enough;
             }
-            self.kept.bytes.extend_from_slice(line);
-            self.kept.rows.push(start..self.kept.bytes.len());
-            let place = format!("row {}", self.rows_in - 1);
-            if std::str::from_utf8(line).is_err() {
-                self.fail(format!("the answer is not UTF-8: {place}"));
-            } else {
-                self.check(start..start + line.len(), &place);
-            }
+            self.push(line);
         }
-        let is_settled = self.invalid.is_some() || self.total.is_some() && self.window.is_full();
-        if is_settled { Demand::Enough } else { Demand::More }
+        if self.invalid.is_some() {
+            return Demand::Enough;
+        }
+        if self.total.is_some() && self.window.is_full(&self.narrow) {
+            self.window.stop();
+            return Demand::Enough;
+        }
+        Demand::More
+    }
+
+    fn push(&mut self, row: &[u8]) {
+        let index = self.rows_in;
+        self.rows_in += 1;
+        self.bytes_in += row.len() as u64;
+        self.unseen.look(row);
+        if !self.window.admit(row, &self.narrow) {
+            return;
+        }
+        let start = self.kept.bytes.len();
+        if self.kept.is_short || start + row.len() > self.max_bytes || self.kept.rows.len() >= self.max_rows {
+            self.kept.is_short = true;
+            return;
+        }
+        if let Err(error) = std::str::from_utf8(row) {
+            return self.fail(format!("the answer is not UTF-8: byte {} of row {index} is 0x{:02x}", error.valid_up_to(), row[error.valid_up_to()]));
+        }
+        if let Err(json::Invalid { at, what }) = json::validate(row) {
+            let path = json::path_at(row, at);
+            return self.fail(format!("the answer is not valid JSON: {what} at $[{index}]{} (byte {at} of the row)", &path[1..]));
+        }
+        self.kept.bytes.extend_from_slice(row);
+        self.kept.rows.push(start..self.kept.bytes.len());
     }
 
     /// The handler says how many rows there are.
@@ -249,20 +316,53 @@ impl Intake {
 
     /// The handler says what of the query it has applied.
     pub fn applied(&mut self, what: PushDown) {
+        if self.has_begun {
+            return self.fail("the plugin said what it has applied after its first rows; expected it before them");
+        }
         if what.contains(PushDown::AFTER)
-            && let Some(cursor) = &self.ask_cursor
+            && let Some(cursor) = &self.cursor
         {
             self.window.starts_behind(cursor);
         }
-        if what.contains(PushDown::FILTERS) {
-            self.narrow.drop_filters();
+        if what.contains(PushDown::FILTERS) && self.narrow.has_filters() {
+            self.narrow.trust_handler();
             self.window.is_filtered_by_handler();
+        }
+        if what.contains(PushDown::LIMIT)
+            && let Some(rows) = self.asked_rows
+        {
+            self.window.is_limited_by_handler(rows);
         }
     }
 
-    /// Takes content that is not text.
+    /// Takes content that is not text. Text in it must be UTF-8.
     pub fn attach(&mut self, attachment: Attachment) {
+        if let Attachment::Resource(embedded) = &attachment
+            && is_text(&embedded.media_type)
+            && let Err(error) = std::str::from_utf8(&embedded.data)
+        {
+            let (uri, at) = (super::refusal::excerpt(&embedded.uri), error.valid_up_to());
+            return self.fail(format!("the attachment {uri} is not UTF-8: byte {at} is 0x{:02x}", embedded.data[at]));
+        }
+        // Every attachment also costs its envelope, so that many small ones are not free.
+        self.attachment_bytes += super::cap::attachment_bytes(&attachment) + ATTACHMENT_ENVELOPE_BYTES;
+        if self.attachment_bytes > self.max_bytes {
+            self.too_large = Some(self.attachment_bytes as u64);
+            return;
+        }
         self.attachments.push(attachment);
+    }
+
+    /// How many bytes are taken in at most.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
+    /// Nothing more comes. A tool that declares what its rows are and hands over nothing has handed over no rows.
+    pub(crate) fn close(&mut self) {
+        if self.kept.kind == Kind::Empty && self.attachments.is_empty() && (self.total.is_some() || self.declares_rows) {
+            self.kept.kind = Kind::Pushed;
+        }
     }
 
     fn fail(&mut self, message: impl Into<String>) {
@@ -270,4 +370,9 @@ impl Intake {
             self.invalid = Some(message.into());
         }
     }
+}
+
+/// Whether an embedded resource of this media type goes out as text.
+pub fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/") || media_type == "application/json"
 }

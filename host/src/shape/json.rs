@@ -4,6 +4,7 @@
 //! structural: it trusts that strings and brackets are well formed and never looks into a scalar. What is delivered is
 //! validated apart from that, by [`validate`]; what is only counted needs its bounds alone.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memchr2;
@@ -196,6 +197,13 @@ pub(crate) fn members(text: &[u8], at: usize) -> Members<'_> {
     Members(Items::new(text, at, b'}'))
 }
 
+impl Members<'_> {
+    /// Behind the closing bracket, once the walk has come to its end.
+    pub(crate) fn end(&self) -> usize {
+        self.0.at
+    }
+}
+
 impl Iterator for Members<'_> {
     type Item = Result<Member, Broken>;
 
@@ -220,12 +228,12 @@ impl Iterator for Members<'_> {
     }
 }
 
-/// Whether the raw key (between its quotes, escapes and all) spells `name`.
-pub(crate) fn key_is(raw: &[u8], name: &str) -> bool {
+/// The name that a raw key (between its quotes, escapes and all) spells. None where it spells none.
+pub(crate) fn name(raw: &[u8]) -> Option<Cow<'_, str>> {
     if memchr::memchr(b'\\', raw).is_none() {
-        return raw == name.as_bytes();
+        return std::str::from_utf8(raw).ok().map(Cow::Borrowed);
     }
-    unescape(raw).is_some_and(|key| key == name)
+    unescape(raw).map(Cow::Owned)
 }
 
 /// The text that a raw string (between its quotes) stands for. None where an escape or the UTF-8 is broken.
@@ -319,7 +327,7 @@ mod tests {
         let text = r#"{"a":1,"a": 2 , "\u0062" :[3]}"#;
         let found: Vec<_> = members(text.as_bytes(), 0).collect::<Result<_, _>>().unwrap();
         assert_eq!(strings(text, &found.iter().map(|m| m.value.clone()).collect::<Vec<_>>()), ["1", "2", "[3]"]);
-        assert!(key_is(&text.as_bytes()[found[2].key.clone()], "b"));
+        assert_eq!(name(&text.as_bytes()[found[2].key.clone()]).as_deref(), Some("b"));
     }
 
     #[test]

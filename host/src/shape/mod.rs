@@ -11,10 +11,13 @@ mod fit;
 mod format;
 mod intake;
 mod json;
+mod listing;
 mod narrow;
 mod page;
 mod pipeline;
 mod policy;
+#[cfg(test)]
+mod properties;
 mod receipt;
 mod refusal;
 mod reply;
@@ -22,10 +25,11 @@ mod rows;
 mod select;
 pub mod tokens;
 
-pub use ask::{Ask, Format};
+pub use ask::{Ask, Format, PushedDown};
 pub use cursor::{MAX_CURSOR_CHARS, Signer};
 pub use fit::{Budget, BudgetSources, MIN_BUDGET_TOKENS};
-pub use intake::{DEFAULT_INTAKE_BYTES, Intake};
+pub use intake::{DEFAULT_INTAKE_BYTES, Intake, is_text};
+pub use listing::{Listing, ListingPage};
 pub use pipeline::{Call, OwnLimit, ToolFacts, shape};
 pub use policy::{DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy, undeclared};
 pub use receipt::{Facts, source_name};

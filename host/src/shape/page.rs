@@ -3,9 +3,11 @@
 //! Owns: the window that slides over the rows as they come, in one pass, and the counts of the account. Rows before and
 //! behind the page are counted and forgotten.
 
+use std::collections::HashSet;
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::cursor::{Cursor, KeyMark, Place};
+use super::cursor::{Cursor, KeyMark, MAX_INLINE_KEY, Place};
 use super::narrow::{Narrow, Verdict};
 use super::select::Path;
 
@@ -13,9 +15,13 @@ use super::select::Path;
 /// rows still come in the order in which they were handed out.
 const CONTEXT_KEYS: usize = 8;
 
+/// How many rows are told apart by key: 16 MiB of hashes. Behind them a cursor falls back to a position.
+const MAX_KEYS_SEEN: usize = 1 << 20;
+
 /// What a delivered row leaves behind for the cursor.
 #[derive(Debug, Clone)]
-pub(crate) struct Mark {
+struct Mark {
+    /// The key; none where the row has none, or where its key and those before it have come before.
     key: Option<KeyMark>,
     keys: u8,
     sequence: u64,
@@ -25,22 +31,28 @@ pub(crate) struct Mark {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) total: Option<u64>,
+    /// Rows after narrowing.
+    pub(crate) matched: Option<u64>,
     pub(crate) hidden: u64,
     pub(crate) filtered: u64,
     pub(crate) before: u64,
     pub(crate) kept: u64,
     pub(crate) after: Option<u64>,
-    /// Whether there are matching rows behind the page.
+    /// Whether there are, or may be, matching rows behind the page.
     pub(crate) has_more: bool,
 }
 
-/// The rows do not continue what the cursor was made from.
+/// The rows do not make a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stale {
+pub(crate) enum NoPage {
     /// The row behind which the page begins is gone, or the rows come in another order.
     KeyGone,
     /// The rows have changed.
     Changed,
+    /// The handler says that it starts behind the cursor, and handed over the row of the cursor.
+    StartsBefore,
+    /// The handler limited its rows in a way in which the page after this one cannot be reached.
+    CutShort,
 }
 
 /// A window over the rows of one answer.
@@ -50,16 +62,25 @@ pub(crate) struct Window {
     resume: Option<Resume>,
     marks: Vec<Mark>,
     ring: [u64; CONTEXT_KEYS],
+    /// Hashes of the rings at the rows before the end of the page: which keys are no way back to their row.
+    seen: HashSet<u64>,
     raw: u64,
     hidden: u64,
     filtered: u64,
     matched: u64,
     matched_bytes: u64,
     before: u64,
-    kept: usize,
-    /// Matching rows that the handler skipped because it starts behind the cursor itself.
+    kept: u64,
+    /// Matching rows that the handler skipped because it starts behind the cursor itself, and the hash of the cursor's key.
     skipped: u64,
+    skipped_key: Option<u64>,
+    starts_before: bool,
+    /// How many rows the handler hands over at most, where it limits them itself.
+    handler_limit: Option<u64>,
     is_filtered_by_handler: bool,
+    /// Whether the handler was told that it may stop.
+    is_stopped: bool,
+    is_continuation: bool,
     fingerprint: Option<Box<Xxh3>>,
 }
 
@@ -84,6 +105,7 @@ impl Window {
             resume,
             marks: Vec::new(),
             ring: [0; CONTEXT_KEYS],
+            seen: HashSet::new(),
             raw: 0,
             hidden: 0,
             filtered: 0,
@@ -92,7 +114,12 @@ impl Window {
             before: 0,
             kept: 0,
             skipped: 0,
+            skipped_key: None,
+            starts_before: false,
+            handler_limit: None,
             is_filtered_by_handler: false,
+            is_stopped: false,
+            is_continuation: after.is_some(),
             fingerprint: limit.map(|_| Box::new(Xxh3::new())),
         }
     }
@@ -101,11 +128,25 @@ impl Window {
     pub(crate) fn starts_behind(&mut self, cursor: &Cursor) {
         self.resume = None;
         self.skipped = cursor.before;
+        self.skipped_key = match &cursor.place {
+            Place::Key { key, .. } => Some(key.hash()),
+            Place::Position { .. } => None,
+        };
     }
 
     /// The handler applies the filters itself: the rows are those that match.
     pub(crate) fn is_filtered_by_handler(&mut self) {
         self.is_filtered_by_handler = true;
+    }
+
+    /// The handler hands over at most so many rows.
+    pub(crate) fn is_limited_by_handler(&mut self, rows: u64) {
+        self.handler_limit = Some(rows);
+    }
+
+    /// The handler was told that it may stop.
+    pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
     }
 
     /// Takes note of the next row; true where it belongs to the page.
@@ -124,13 +165,9 @@ impl Window {
                 self.matched_bytes += row.len() as u64;
             }
         }
-        let key = if self.limit.is_some() { self.key.as_ref().and_then(|path| path.first(row)) } else { None };
-        if self.limit.is_some() && self.key.is_some() {
-            // The ring holds the keys of all rows, narrowed away or not: a row that is hidden between two pages does not
-            // make a cursor stale.
-            self.ring.rotate_left(1);
-            self.ring[CONTEXT_KEYS - 1] = key.map_or(0, xxh3_64);
-        }
+        let is_full = self.limit.is_some_and(|limit| self.kept >= limit as u64);
+        let key = if self.limit.is_some() && !is_full { self.key.as_ref().and_then(|path| path.first(row)) } else { None };
+        let is_new = self.note_key(key, is_full);
         let is_before = match self.resume {
             None => false,
             Some(Resume::Position { before, .. }) => self.matched <= before,
@@ -148,30 +185,60 @@ impl Window {
             self.before += 1;
             return false;
         }
-        if self.limit.is_some_and(|limit| self.kept >= limit) {
+        if is_full {
             return false;
         }
         self.kept += 1;
         if self.limit.is_some() {
             let keys = self.raw.min(CONTEXT_KEYS as u64) as u8;
             let sequence = self.sequence(keys);
-            self.marks.push(Mark { key: key.map(|key| KeyMark::Text(key.to_vec())), keys, sequence });
+            let key = key.filter(|_| is_new).map(|key| match key.len() {
+                0..=MAX_INLINE_KEY => KeyMark::Text(key.to_vec()),
+                _ => KeyMark::Hash(xxh3_64(key)),
+            });
+            self.marks.push(Mark { key, keys, sequence });
         }
         true
     }
 
-    /// The hash of the last `keys` keys.
-    fn sequence(&self, keys: u8) -> u64 {
-        let keys = usize::from(keys).min(CONTEXT_KEYS);
-        let bytes: Vec<u8> = self.ring[CONTEXT_KEYS - keys..].iter().flat_map(|hash| hash.to_le_bytes()).collect();
-        xxh3_64(&bytes)
+    /// Takes note of a row's key; true where the key with those before it is a way back to the row.
+    ///
+    /// The ring holds the keys of all rows, narrowed away or not: a row that is hidden between two pages does not make a
+    /// cursor stale.
+    fn note_key(&mut self, key: Option<&[u8]>, is_full: bool) -> bool {
+        if self.limit.is_none() || self.key.is_none() || is_full {
+            return false;
+        }
+        let hash = key.map(xxh3_64);
+        self.ring.rotate_left(1);
+        self.ring[CONTEXT_KEYS - 1] = hash.unwrap_or_default();
+        if hash.is_some() && hash == self.skipped_key {
+            self.starts_before = true;
+        }
+        hash.is_some() && self.seen.len() < MAX_KEYS_SEEN && self.seen.insert(self.sequence(CONTEXT_KEYS as u8))
     }
 
-    /// Whether the page is full and one row behind it has been seen, so that a handler that knows its total may stop.
-    pub(crate) fn is_full(&self) -> bool {
-        let is_keyed = self.marks.last().is_some_and(|mark| mark.key.is_some());
-        let is_narrowed = self.hidden + self.filtered > 0;
-        is_keyed && !is_narrowed && self.limit.is_some_and(|limit| self.matched > self.before + limit as u64)
+    /// The hash of the last `keys` keys.
+    fn sequence(&self, keys: u8) -> u64 {
+        let mut bytes = [0; CONTEXT_KEYS * 8];
+        for (hash, bytes) in self.ring.iter().zip(bytes.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&hash.to_le_bytes());
+        }
+        xxh3_64(&bytes[(CONTEXT_KEYS - usize::from(keys).min(CONTEXT_KEYS)) * 8..])
+    }
+
+    /// Whether a handler that knows its total may stop: the page is full, one row behind it has been seen, every row can
+    /// be found again by its key, and nothing narrows, so that the rows that were not handed over are rows after the page.
+    pub(crate) fn is_full(&self, narrow: &Narrow) -> bool {
+        narrow.is_empty()
+            && !self.is_filtered_by_handler
+            && self.limit.is_some_and(|limit| self.matched > self.before + limit as u64)
+            && self.marks.iter().all(|mark| mark.key.is_some())
+    }
+
+    /// Matching rows that came in.
+    pub(crate) fn matched(&self) -> u64 {
+        self.matched
     }
 
     /// Bytes of the matching rows.
@@ -180,31 +247,53 @@ impl Window {
     }
 
     /// The account. `total` is what the handler says where it did not hand over every row.
-    pub(crate) fn finish(&self, total: Option<u64>) -> Result<Counts, Stale> {
+    pub(crate) fn finish(&self, total: Option<u64>, narrow: &Narrow) -> Result<Counts, NoPage> {
         match self.resume {
-            Some(Resume::Key { .. }) => return Err(Stale::KeyGone),
+            Some(Resume::Key { .. }) => return Err(NoPage::KeyGone),
             Some(Resume::Position { fingerprint, .. }) if self.fingerprint() != fingerprint => {
-                return Err(Stale::Changed);
+                return Err(NoPage::Changed);
             }
             _ => {}
         }
+        if self.starts_before {
+            return Err(NoPage::StartsBefore);
+        }
+        let is_at_start = self.skipped_key.is_none();
         let before = self.skipped + self.before;
-        let kept = self.kept as u64;
-        let behind = self.matched - self.before - kept;
-        let is_complete = self.skipped == 0 && !self.is_filtered_by_handler;
-        let known = match total {
-            Some(total) => Some(total.max(self.skipped + self.raw)),
-            None => is_complete.then_some(self.raw),
+        let behind = self.matched - self.before - self.kept;
+        // Whether every row behind the start was handed over, as far as the handler says.
+        let is_cut = self.handler_limit.is_some_and(|limit| self.raw >= limit);
+        let is_complete = !self.is_stopped && !is_cut;
+        if is_cut && behind == 0 && self.limit.is_some() && (self.kept == 0 || self.is_continuation && is_at_start) {
+            return Err(NoPage::CutShort);
+        }
+        let seen = self.skipped + self.raw;
+        let total = match total {
+            Some(total) => Some(total.max(seen)),
+            None => (is_complete && is_at_start && !self.is_filtered_by_handler).then_some(self.raw),
         };
-        let after = known.map(|known| known - self.hidden - self.filtered - before - kept);
+        let mut filtered = self.filtered;
+        // Where the rows that were not handed over belong: behind the page where nothing narrows, among the filtered
+        // ones where only the handler filters. Otherwise they cannot be told apart.
+        let after = match total.map(|total| total - seen) {
+            None => None,
+            Some(0) => Some(behind),
+            Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler => Some(behind + unseen),
+            Some(unseen) if is_complete && is_at_start && self.is_filtered_by_handler => {
+                filtered += unseen;
+                Some(behind)
+            }
+            Some(_) => None,
+        };
         Ok(Counts {
-            total: known,
+            total,
+            matched: after.map(|after| before + self.kept + after),
             hidden: self.hidden,
-            filtered: self.filtered,
+            filtered,
             before,
-            kept,
+            kept: self.kept,
             after,
-            has_more: after.unwrap_or(behind) > 0,
+            has_more: after.map_or(behind > 0 || !is_complete, |after| after > 0),
         })
     }
 
@@ -248,7 +337,7 @@ mod tests {
         let grown = [ROWS.as_slice(), &[r#"{"id":6}"#]].concat();
         let (kept, window) = pass(&grown, 2, true, Some(&cursor));
         assert_eq!(kept, [ROWS[2], ROWS[3]]);
-        assert_eq!(window.finish(None).unwrap().after, Some(2));
+        assert_eq!(window.finish(None, &Narrow::default()).unwrap().after, Some(2));
     }
 
     #[test]
@@ -256,8 +345,8 @@ mod tests {
         let (_, window) = pass(&ROWS, 3, true, None);
         let cursor = next(&window, 3);
         let shuffled = [ROWS[3], ROWS[1], ROWS[0], ROWS[2], ROWS[4]];
-        assert_eq!(pass(&shuffled, 3, true, Some(&cursor)).1.finish(None), Err(Stale::KeyGone));
-        assert_eq!(pass(&ROWS[..2], 3, true, Some(&cursor)).1.finish(None), Err(Stale::KeyGone));
+        assert_eq!(pass(&shuffled, 3, true, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::KeyGone));
+        assert_eq!(pass(&ROWS[..2], 3, true, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::KeyGone));
     }
 
     #[test]
@@ -269,20 +358,40 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_repeat_in_a_pattern_do_not_lead_back_to_an_earlier_row() {
+        // Case D9: every context of eight keys comes again and again.
+        let rows: Vec<String> = (0..60).map(|row| format!("{{\"id\":{},\"row\":{row}}}", row % 3)).collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        let (mut walked, window) = pass(&rows, 7, true, None);
+        let mut cursor = next(&window, 7);
+        loop {
+            let (kept, window) = pass(&rows, 7, true, Some(&cursor));
+            let counts = window.finish(None, &Narrow::default()).unwrap();
+            assert_eq!(counts.before, walked.len() as u64);
+            walked.extend(kept.iter().cloned());
+            if !counts.has_more {
+                break;
+            }
+            cursor = next(&window, kept.len());
+        }
+        assert_eq!(walked, rows);
+    }
+
+    #[test]
     fn an_unkeyed_page_is_stale_once_anything_has_changed() {
         let (_, window) = pass(&ROWS, 2, false, None);
         let cursor = next(&window, 2);
         let (kept, window) = pass(&ROWS, 2, false, Some(&cursor));
         assert_eq!(kept, [ROWS[2], ROWS[3]]);
-        assert!(window.finish(None).is_ok());
-        assert_eq!(pass(&ROWS[..4], 2, false, Some(&cursor)).1.finish(None), Err(Stale::Changed));
+        assert!(window.finish(None, &Narrow::default()).is_ok());
+        assert_eq!(pass(&ROWS[..4], 2, false, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::Changed));
     }
 
     #[test]
     fn exactly_a_page_has_no_next() {
         let (kept, window) = pass(&ROWS, 5, true, None);
         assert_eq!(kept.len(), 5);
-        assert!(!window.finish(None).unwrap().has_more);
+        assert!(!window.finish(None, &Narrow::default()).unwrap().has_more);
     }
 
     #[test]
@@ -295,9 +404,64 @@ mod tests {
             for row in &ROWS[2..] {
                 window.admit(row.as_bytes(), &Narrow::default());
             }
-            let counts = window.finish(total).unwrap();
+            let counts = window.finish(total, &Narrow::default()).unwrap();
             assert_eq!((counts.total, counts.before, counts.kept, counts.after), (total, 2, 2, after));
             assert!(counts.has_more);
         }
+    }
+
+    fn limited(rows: &[&str], limit: usize, handler_limit: u64, after: Option<&Cursor>, total: Option<u64>) -> Result<Counts, NoPage> {
+        let mut window = Window::new(Some(limit), Some(Path::new("id").unwrap()), after);
+        window.is_limited_by_handler(handler_limit);
+        if let Some(cursor) = after {
+            window.starts_behind(cursor);
+        }
+        for row in rows {
+            window.admit(row.as_bytes(), &Narrow::default());
+        }
+        window.finish(total, &Narrow::default())
+    }
+
+    #[test]
+    fn a_page_that_the_handler_limits_is_not_taken_for_everything() {
+        // Cases D1 and D11: 2 of 2, or 2 of 980?
+        let counts = limited(&ROWS[..2], 2, 2, None, None).unwrap();
+        assert_eq!((counts.total, counts.matched, counts.after, counts.has_more), (None, None, None, true));
+        // One row more than asked for would have come, had there been one.
+        let counts = limited(&ROWS[..2], 2, 3, None, None).unwrap();
+        assert_eq!((counts.total, counts.after, counts.has_more), (Some(2), Some(0), false));
+        let counts = limited(&ROWS[..3], 2, 3, None, Some(980)).unwrap();
+        assert_eq!((counts.total, counts.matched, counts.after, counts.has_more), (Some(980), Some(980), Some(978), true));
+    }
+
+    #[test]
+    fn a_handler_that_says_it_starts_behind_the_cursor_and_does_not_is_found_out() {
+        let (_, window) = pass(&ROWS, 2, true, None);
+        let cursor = next(&window, 2);
+        assert_eq!(limited(&ROWS[..3], 2, 3, Some(&cursor), None), Err(NoPage::StartsBefore));
+        assert!(limited(&ROWS[2..5], 2, 3, Some(&cursor), None).is_ok());
+    }
+
+    #[test]
+    fn a_handler_that_limits_its_rows_and_starts_over_leaves_no_gap_in_silence() {
+        let (_, window) = pass(&ROWS, 2, true, None);
+        let mut again = Window::new(Some(2), Some(Path::new("id").unwrap()), Some(&next(&window, 2)));
+        again.is_limited_by_handler(3);
+        for row in &ROWS[..3] {
+            again.admit(row.as_bytes(), &Narrow::default());
+        }
+        assert_eq!(again.finish(None, &Narrow::default()), Err(NoPage::CutShort));
+    }
+
+    #[test]
+    fn rows_that_the_handler_filtered_are_counted_from_its_total() {
+        let mut window = Window::new(Some(2), None, None);
+        window.is_filtered_by_handler();
+        for row in &ROWS[..3] {
+            window.admit(row.as_bytes(), &Narrow::default());
+        }
+        let counts = window.finish(Some(40), &Narrow::default()).unwrap();
+        assert_eq!((counts.total, counts.matched, counts.filtered, counts.after), (Some(40), Some(3), 37, Some(1)));
+        assert_eq!(window.finish(None, &Narrow::default()).unwrap().total, None);
     }
 }

@@ -1,21 +1,25 @@
 //! narrow → page → fit → cap: from an answer that was taken in to a reply that can be sent.
 
-use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 use super::ask::{Ask, Format};
-use super::cap::Refused;
-use super::cursor::{Cursor, Signer};
+use super::cap::{self, Refused};
+use super::cursor::Signer;
 use super::fit::{self, Budget};
-use super::format::{self, Page};
+use super::format::{self, Page, Shaped};
 use super::intake::{Intake, Kept, Kind};
-use super::page::{Counts, Stale};
-use super::policy::{Column, FULL, HostArgument, Policy};
-use super::receipt::{Facts, source_name};
-use super::refusal::{Code, Field, Refusal};
+use super::page::{Counts, NoPage};
+use super::policy::{Column, HostArgument, Policy};
+use super::receipt::{Account, Notices};
+use super::refusal::{Code, Field, Refusal, excerpt, shorten};
 use super::reply::Reply;
 use super::select::{Path, Selection};
 use super::{json, tokens};
 use crate::contract::{Attachment, Passage, Receipt, Stage};
+
+/// How many members beside its rows a notice names, and how much of each name.
+const MAX_BESIDE: usize = 10;
+const MAX_NAME_BYTES: usize = 60;
 
 /// The argument by which a handler limits its rows itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,64 +68,115 @@ pub fn shape(intake: Intake, call: &Call<'_>) -> Reply {
 }
 
 fn answer(mut intake: Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
+    intake.close();
     if let Some(invalid) = &intake.invalid {
-        return Err(Refusal::new(Code::InvalidAnswer, super::refusal::excerpt(invalid)));
+        return Err(Refusal::new(Code::InvalidAnswer, excerpt(invalid)));
     }
-    let counts = intake.window.finish(intake.total).map_err(|stale| stale_cursor(stale, call))?;
+    if let Some(bytes) = intake.too_large {
+        return Err(cap::not_taken_in(bytes, &intake, call));
+    }
+    let counts = intake.window.finish(intake.total, &intake.narrow).map_err(|no_page| refuse_page(no_page, call))?;
     let attachments = std::mem::take(&mut intake.attachments);
     let mut notices = Notices::default();
-    let shaped = narrow_fields(&intake.kept, call, &mut notices)?;
+    let shaped = narrow_fields(&intake, call, &mut notices)?;
     let page = match &shaped {
         Some(shaped) => Page::of_shaped(&intake.kept, shaped),
         None => Page::of_kept(&intake.kept),
     };
-    let fitted = Fitted::new(&intake, call, &counts, &page, notices);
-    cap(&intake, call, &page, fitted, attachments)
+    let fitted = Fitted::new(&Account { intake: &intake, call, counts: &counts, notices }, &page);
+    seal(&intake, call, &counts, &page, fitted, attachments)
 }
 
 /// The view, `fields` or table of this call, applied to the page; none where rows go out as they came in.
-fn narrow_fields(kept: &Kept, call: &Call<'_>, notices: &mut Notices) -> Result<Option<format::Shaped>, Refusal> {
-    let (policy, ask) = (call.policy, call.ask);
-    let has_fields = matches!(kept.kind, Kind::Array | Kind::Pushed | Kind::Json);
-    let asked: Vec<Path> = ask.fields.iter().filter_map(|field| Path::new(field).ok()).collect();
+fn narrow_fields(intake: &Intake, call: &Call<'_>, notices: &mut Notices) -> Result<Option<Shaped>, Refusal> {
+    let (kept, policy, ask) = (&intake.kept, call.policy, call.ask);
+    if !kept.has_fields() {
+        return check_is_not_asked_for_fields(kept, call).map(|()| None);
+    }
     if ask.format != Format::Json {
-        if !has_fields {
+        let columns = chosen_columns(policy, &ask.fields)?;
+        let table = format::table(kept, &columns, ask.format).ok_or_else(|| {
+            let columns: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             let name = policy.published(HostArgument::Format).unwrap_or("format");
-            return Err(Refusal::new(Code::InvalidAnswer, format!("this answer has no rows to make a table of; leave {name} out")));
+            Refusal::new(
+                Code::InvalidAnswer,
+                excerpt(&format!("no row of this answer has any of the columns {}; leave {name} out", columns.join(", "))),
+            )
+        })?;
+        notices.beside_table = beside_rows(kept);
+        return Ok(Some(table));
+    }
+    if !ask.fields.is_empty() {
+        if let Some((unknown, names)) = intake.unseen.first().filter(|_| intake.rows_in > 0) {
+            return Err(unknown_field(policy, unknown.text(), valid_names(policy, names)));
         }
-        let columns = chosen_columns(policy, &asked)?;
-        notices.table = beside_rows(kept);
-        return Ok(Some(format::table(kept, &columns, ask.format)));
-    }
-    if !has_fields {
-        return Ok(None);
-    }
-    if !asked.is_empty() {
-        check_fields(kept, policy, &asked)?;
-        return Ok(Some(format::select(kept, &Selection::new(&asked))));
+        return Ok(format::select(kept, &Selection::new(&ask.fields)));
     }
     let name = ask.detail.as_deref().unwrap_or(policy.default_view());
     let Some(view) = policy.view(name) else { return Ok(None) };
     let shaped = format::select(kept, &view.selection);
-    if ask.detail.is_none() && !kept.rows.is_empty() {
-        notices.default_view = policy.published(HostArgument::Detail).map(|argument| (argument.to_owned(), view.name.clone()));
+    if ask.detail.is_none() && shaped.is_some() {
+        notices.default_view = Some(view.name.clone());
     }
-    Ok(Some(shaped))
+    Ok(shaped)
 }
 
-/// Members of the document beside its rows, which a table cannot show.
+/// Text has no fields to pick and makes no table. An answer of nothing has nothing that could be picked wrongly.
+fn check_is_not_asked_for_fields(kept: &Kept, call: &Call<'_>) -> Result<(), Refusal> {
+    let asked = if call.ask.format != Format::Json {
+        call.policy.published(HostArgument::Format)
+    } else if !call.ask.fields.is_empty() {
+        call.policy.published(HostArgument::Fields)
+    } else {
+        None
+    };
+    match asked {
+        Some(name) if kept.kind != Kind::Empty => {
+            Err(Refusal::new(Code::InvalidAnswer, format!("this answer is text, which has no fields; leave {name} out")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Members of the document beside its rows, which a table cannot show, from the outermost inwards.
 fn beside_rows(kept: &Kept) -> Vec<String> {
-    let envelope = [&kept.bytes[kept.prefix.clone()], &kept.bytes[kept.suffix.clone()]].concat();
-    let start = json::skip_space(&envelope, 0);
-    if kept.kind != Kind::Array || envelope.get(start) != Some(&b'{') {
+    if kept.kind != Kind::Array {
         return Vec::new();
     }
+    let envelope = [&kept.bytes[kept.prefix.clone()], &kept.bytes[kept.suffix.clone()]].concat();
     let rows_at = kept.prefix.len() - 1;
-    json::members(&envelope, start)
-        .map_while(Result::ok)
-        .filter(|member| !member.value.contains(&rows_at))
-        .map(|member| String::from_utf8_lossy(&envelope[member.key]).into_owned())
-        .collect()
+    let mut names = Vec::new();
+    let mut place = String::new();
+    let mut at = json::skip_space(&envelope, 0);
+    while at < rows_at {
+        let mut inner = None;
+        let mut note = |name: String, value: std::ops::Range<usize>| {
+            let name = format!("{place}{name}");
+            if value.contains(&rows_at) {
+                inner = Some((name, value.start));
+            } else {
+                names.push(name);
+            }
+        };
+        match envelope[at] {
+            b'{' => json::members(&envelope, at).map_while(Result::ok).for_each(|member| {
+                note(shorten(&String::from_utf8_lossy(&envelope[member.key]), MAX_NAME_BYTES), member.value);
+            }),
+            _ => json::elements(&envelope, at)
+                .map_while(Result::ok)
+                .enumerate()
+                .for_each(|(index, element)| note(format!("[{index}]"), element)),
+        }
+        let Some((name, next)) = inner else { break };
+        place = format!("{name}.");
+        at = next;
+    }
+    if names.len() > MAX_BESIDE {
+        let more = names.len() - MAX_BESIDE;
+        names.truncate(MAX_BESIDE);
+        names.push(format!("{more} more"));
+    }
+    names
 }
 
 fn chosen_columns<'a>(policy: &'a Policy, asked: &[Path]) -> Result<Vec<&'a Column>, Refusal> {
@@ -132,74 +187,48 @@ fn chosen_columns<'a>(policy: &'a Policy, asked: &[Path]) -> Result<Vec<&'a Colu
         .iter()
         .map(|path| {
             policy.columns.iter().find(|column| column.name == path.text() || column.field == *path).ok_or_else(|| {
-                let columns: Vec<&str> = policy.columns().collect();
-                unknown_field(policy, path.text(), &columns)
+                unknown_field(policy, path.text(), policy.columns().map(str::to_owned))
             })
         })
         .collect()
 }
 
-/// A name that no row of the page has and no declaration names is a mistake; the error lists the valid ones.
-fn check_fields(kept: &Kept, policy: &Policy, asked: &[Path]) -> Result<(), Refusal> {
-    let known = policy.known_fields();
-    let is_known = |path: &Path| {
-        known.iter().any(|field| *field == path.text() || field.starts_with(&format!("{}.", path.text())))
-    };
-    for path in asked {
-        let is_there = kept.rows.is_empty() || kept.rows.iter().any(|row| path.first(&kept.bytes[row.clone()]).is_some());
-        if !is_there && !is_known(path) {
-            let mut valid: Vec<String> = Vec::new();
-            for row in &kept.rows {
-                let row = &kept.bytes[row.clone()];
-                if row.first() != Some(&b'{') {
-                    continue;
-                }
-                for member in json::members(row, 0).map_while(Result::ok) {
-                    let name = json::unescape(&row[member.key]).unwrap_or_default();
-                    if !valid.contains(&name) {
-                        valid.push(name);
-                    }
-                }
-            }
-            valid.extend(known.iter().filter(|field| field.contains('.')).map(|field| (*field).to_owned()));
-            let valid: Vec<&str> = valid.iter().map(String::as_str).collect();
-            return Err(unknown_field(policy, path.text(), &valid));
-        }
-    }
-    Ok(())
+/// The names that rows have, and the nested fields that declarations name.
+fn valid_names(policy: &Policy, names: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    let declared = policy.known_fields();
+    let declared: Vec<String> = declared.into_iter().filter(|field| !names.contains(*field)).map(str::to_owned).collect();
+    names.iter().cloned().collect::<Vec<_>>().into_iter().chain(declared)
 }
 
-fn unknown_field(policy: &Policy, name: &str, valid: &[&str]) -> Refusal {
+fn unknown_field(policy: &Policy, name: &str, valid: impl Iterator<Item = String>) -> Refusal {
     let argument = policy.published(HostArgument::Fields).unwrap_or("fields");
-    Refusal::invalid_argument(
-        argument,
-        format!("{argument}: unknown field {}; valid names: {}", super::refusal::excerpt(name), valid.join(", ")),
-    )
+    let valid: Vec<String> = valid.collect();
+    let valid = if valid.is_empty() { String::from("none: the rows are no objects") } else { valid.join(", ") };
+    Refusal::invalid_argument(argument, format!("{argument}: unknown field {}; valid names: {valid}", shorten(name, 200)))
 }
 
-fn stale_cursor(stale: Stale, call: &Call<'_>) -> Refusal {
-    let what = match stale {
-        Stale::KeyGone => "the row behind which this page begins is gone, or the rows now come in another order",
-        Stale::Changed => "the rows have changed since the page before",
+fn refuse_page(no_page: NoPage, call: &Call<'_>) -> Refusal {
+    let after = call.policy.published(HostArgument::After).unwrap_or("after");
+    let what = match no_page {
+        NoPage::KeyGone => "the row behind which this page begins is gone, or the rows now come in another order",
+        NoPage::Changed => "the rows have changed since the page before",
+        NoPage::StartsBefore => {
+            let message = "the plugin says that it starts behind the cursor, and handed over the row of the cursor again";
+            return Refusal::new(Code::InvalidAnswer, message);
+        }
+        NoPage::CutShort => {
+            let message = "the plugin limited its rows before they were narrowed or paged, so that rows behind them are out of reach";
+            return Refusal::new(Code::InvalidAnswer, message);
+        }
     };
-    let mut next = call.ask.arguments.clone();
-    if let Some(after) = call.policy.published(HostArgument::After) {
-        next.remove(after);
-    }
-    Refusal::new(Code::StaleCursor, format!("after is stale: {what}. Start over with next, without after."))
-        .with_next(Some(next))
-}
-
-/// What the stages have to tell, before the page is final.
-#[derive(Default)]
-struct Notices {
-    default_view: Option<(String, String)>,
-    table: Vec<String>,
+    let message = format!("{after} is stale: {what}. Start over with next, without {after}.");
+    Refusal::new(Code::StaleCursor, message).with_next(Some(call.ask.arguments.clone()))
 }
 
 /// The page after the fit stage.
 struct Fitted {
     rows: usize,
+    /// Empty where the reply is refused without it.
     body: String,
     facts: String,
     body_tokens: u64,
@@ -207,24 +236,27 @@ struct Fitted {
 }
 
 impl Fitted {
-    fn new(intake: &Intake, call: &Call<'_>, counts: &Counts, page: &Page<'_>, notices: Notices) -> Self {
+    fn new(account: &Account<'_>, page: &Page<'_>) -> Self {
+        let call = account.call;
         let copies = copies(call);
-        let mut rows = page.len();
-        if let Some(budget) = call.budget.tokens {
-            rows = fit::rows_within(page, budget / copies);
-        }
+        let budget = call.budget.tokens;
+        let counts = budget.map(|budget| fit::rows_within(page, budget / copies));
+        let mut rows = counts.as_ref().map_or(page.len(), Vec::len);
         loop {
+            let (mut facts, receipt) = account.of(rows);
+            // Nothing makes this page smaller any more: its tokens need no count.
+            let is_last = counts.is_none() || rows <= 1;
+            if is_last && page.bytes_with(rows) * copies as usize >= call.policy.cap_bytes as usize {
+                return Self { rows, body: String::new(), facts: facts.text(), body_tokens: 0, receipt };
+            }
             let body = page.body(rows);
             let body_tokens = tokens::count(&body);
-            let (mut facts, receipt) = facts(intake, call, counts, page, rows, &notices);
             // The facts name the tokens of the whole reply, their own among them: the number itself may make a token's
             // difference, hence `approx`.
             facts.approx_tokens = copies * (body_tokens + tokens::count(&facts.text()));
-            let excess = call.budget.tokens.map_or(0, |budget| facts.approx_tokens.saturating_sub(budget));
-            if excess > 0 && rows > 1 {
-                // As many rows as the excess is worth at the page's own average, and at least one.
-                let per_row = (copies * body_tokens / rows as u64).max(1);
-                rows -= (excess / per_row).clamp(1, rows as u64 - 1) as usize;
+            let excess = budget.map_or(0, |budget| facts.approx_tokens.saturating_sub(budget));
+            if let Some(counts) = counts.as_ref().filter(|_| excess > 0 && rows > 1) {
+                rows = fit::without(counts, rows, excess.div_ceil(copies));
                 continue;
             }
             let receipt = Receipt { approx_tokens: facts.approx_tokens, ..receipt };
@@ -237,108 +269,39 @@ fn copies(call: &Call<'_>) -> u64 {
     if call.tool.has_structured_copy { 2 } else { 1 }
 }
 
-/// The facts and the account of a page of `rows` rows.
-fn facts(intake: &Intake, call: &Call<'_>, counts: &Counts, page: &Page<'_>, rows: usize, notices: &Notices) -> (Facts, Receipt) {
-    let (policy, ask) = (call.policy, call.ask);
-    let has_rows = matches!(intake.kept.kind, Kind::Array | Kind::Pushed | Kind::Lines);
-    let returned = rows as u64;
-    let dropped = (page.len() - rows) as u64;
-    let matched = counts.total.map(|total| total - counts.hidden - counts.filtered);
-    let has_more = has_rows && (counts.has_more || dropped > 0);
-    let mut said = Vec::new();
-    let mut next_after = None;
-    let mut next = None;
-    if let Some(name) = policy.published(HostArgument::After)
-        && has_more
-        && let Some(place) = intake.window.place_behind(rows)
-    {
-        let cursor = Cursor { place, before: counts.before + returned, carried: Some(ask.carried()) };
-        let (text, is_carried) = call.signer.seal(&ask.binding, &cursor);
-        let mut arguments: Map<String, Value> = if is_carried { ask.required.clone() } else { ask.arguments.clone() };
-        arguments.insert(name.to_owned(), text.clone().into());
-        next_after = Some(text);
-        next = Some(arguments);
-        let of = matched.map_or_else(|| String::from("more"), |matched| matched.to_string());
-        let first = counts.before + 1;
-        let default = match policy.published(HostArgument::Limit) {
-            Some(limit) if ask.limit.is_none() && dropped == 0 => {
-                format!(" ({limit} was not provided: {})", policy.page.default_limit)
-            }
-            _ => String::new(),
-        };
-        said.push(format!("Rows {first} to {} of {of}{default}. The call in \"next\" gets the next page.", counts.before + returned));
-    }
-    if let (Some(horizon), Some(name)) = (&policy.horizon, policy.published(HostArgument::Horizon))
-        && ask.is_live_only.is_none()
-    {
-        said.push(format!(
-            "This query used the default live-only horizon because \"{name}\" was not provided ({} are excluded). If results \
-             seem incomplete, pass {name}:\"all\" to include them.",
-            horizon.excluded
-        ));
-    }
-    if let Some((name, view)) = &notices.default_view {
-        said.push(format!("Fields are those of the default view \"{view}\" because \"{name}\" was not provided; pass {name}:\"{FULL}\" for every field."));
-    }
-    if !notices.table.is_empty() {
-        let name = policy.published(HostArgument::Format).unwrap_or("format");
-        said.push(format!("A table has the declared columns of the rows only; beside them the document has {}: pass {name}:\"json\".", notices.table.join(", ")));
-    }
-    if dropped > 0 {
-        let budget = call.budget.tokens.unwrap_or_default();
-        let raise = policy.published(HostArgument::MaxTokens).map_or(String::new(), |name| format!(", or raise {name}"));
-        let rest = if next.is_some() { "they come with the next page" } else { "narrow the call" };
-        said.push(format!("The budget of {budget} tokens left out {dropped} rows of this page; {rest}{raise}."));
-    }
-    let receipt = Receipt {
-        total: if has_rows { counts.total } else { Some(1) },
-        returned: if has_rows { returned } else { 1 },
-        hidden: counts.hidden,
-        filtered: counts.filtered,
-        before: counts.before,
-        after: if has_rows { counts.after.map(|after| after + dropped) } else { Some(0) },
-        passages: Vec::new(),
-        notices: said.clone(),
-        approx_tokens: 0,
-        budget_tokens: call.budget.tokens,
-        budget_source: call.budget.source,
-        budget_rows_dropped: dropped,
-        next_after: next_after.clone(),
-    };
-    let facts = Facts {
-        total_count: has_rows.then_some(counts.total),
-        matched_count: has_rows.then_some(matched),
-        returned: has_rows.then_some(returned),
-        next_after,
-        next,
-        notices: said,
-        approx_tokens: 0,
-        budget_tokens: call.budget.tokens,
-        budget_source: source_name(call.budget.source),
-        budget_rows_dropped: dropped,
-    };
-    (facts, receipt)
-}
-
 /// The last stage: the reply, or its refusal.
-fn cap(
+fn seal(
     intake: &Intake,
     call: &Call<'_>,
+    counts: &Counts,
     page: &Page<'_>,
     fitted: Fitted,
     attachments: Vec<Attachment>,
 ) -> Result<Reply, Refusal> {
     let Fitted { rows, body, facts, body_tokens, mut receipt } = fitted;
     let copies = copies(call) as usize;
-    let attachment_bytes: usize = attachments.iter().map(attachment_bytes).sum();
-    let bytes = (facts.len() + body.len()) * copies + attachment_bytes;
-    if bytes >= call.policy.cap_bytes as usize {
-        let refused =
-            Refused { call, kept: &intake.kept, page, bytes, facts_bytes: facts.len(), attachment_bytes, copies };
+    let attachment_bytes: usize = attachments.iter().map(cap::attachment_bytes).sum();
+    let body_bytes = page.bytes_with(rows);
+    let bytes = (facts.len() + body_bytes) * copies + attachment_bytes;
+    // Rows of the page that the intake could not keep are missing, unless the budget left out as many.
+    let is_short = intake.kept.is_short && rows == page.len();
+    if bytes >= call.policy.cap_bytes as usize || is_short {
+        let refused = Refused {
+            call,
+            kept: &intake.kept,
+            page,
+            rows: if is_short { counts.kept } else { rows as u64 },
+            is_short,
+            bytes,
+            facts_bytes: facts.len(),
+            attachment_bytes,
+            copies,
+        };
         return Err(refused.refusal());
     }
-    let matched = intake.rows_in - receipt.hidden - receipt.filtered;
-    let page_bytes: u64 = (0..page.len()).map(|index| page.row(index).len() as u64).sum();
+    let kept = &intake.kept;
+    let matched = if kept.has_rows() { intake.window.matched() } else { intake.rows_in };
+    let page_bytes: u64 = kept.rows.iter().map(|row| row.len() as u64).sum();
     let passage = |stage, (rows_in, rows_out): (u64, u64), (bytes_in, bytes_out): (u64, u64), tokens_out| Passage {
         stage,
         rows_in,
@@ -348,23 +311,14 @@ fn cap(
         tokens_in: None,
         tokens_out,
     };
-    let (kept, out) = (page.len() as u64, rows as u64);
-    let matched_bytes = intake.window.matched_bytes();
+    let (on_page, out) = (page.len() as u64, rows as u64);
+    let matched_bytes = if kept.has_rows() { intake.window.matched_bytes() } else { intake.bytes_in };
     receipt.passages = vec![
         passage(Stage::Narrow, (intake.rows_in, matched), (intake.bytes_in, matched_bytes), None),
-        passage(Stage::Page, (matched, kept), (matched_bytes, page_bytes), None),
-        passage(Stage::Fit, (kept, out), (page.bytes_with(page.len()) as u64, body.len() as u64), Some(body_tokens)),
+        passage(Stage::Page, (matched, on_page), (matched_bytes, page_bytes), None),
+        passage(Stage::Fit, (on_page, out), (page.bytes_with(page.len()) as u64, body_bytes as u64), Some(body_tokens)),
         passage(Stage::Cap, (out, out), (bytes as u64, bytes as u64), Some(receipt.approx_tokens)),
     ];
-    let is_json = matches!(intake.kept.kind, Kind::Array | Kind::Pushed | Kind::Json);
+    let is_json = matches!(kept.kind, Kind::Array | Kind::Pushed | Kind::Json);
     Ok(Reply::answer(facts, body, call.ask.format, is_json, call.tool.has_structured_copy, attachments, receipt))
-}
-
-/// Bytes of an attachment as it is sent: base64, or text.
-fn attachment_bytes(attachment: &Attachment) -> usize {
-    let data = match attachment {
-        Attachment::Image(blob) | Attachment::Audio(blob) => &blob.data,
-        Attachment::Resource(embedded) => &embedded.data,
-    };
-    data.len().div_ceil(3) * 4
 }

@@ -139,6 +139,8 @@ pub struct Policy {
     pub(crate) cap_bytes: u32,
     pub(crate) applies: contract::PushDown,
     published: BTreeMap<HostArgument, String>,
+    /// Those of them that the handler has in its own schema.
+    own: Vec<HostArgument>,
 }
 
 impl Policy {
@@ -238,8 +240,11 @@ impl Policy {
             cap_bytes,
             applies: shape.applies,
             published: BTreeMap::new(),
+            own: Vec::new(),
         };
         policy.published = policy.publish(own_arguments, names)?;
+        let is_own = |name: &String| own_arguments.contains(&name.as_str());
+        policy.own = policy.published.iter().filter(|(_, name)| is_own(name)).map(|(argument, _)| *argument).collect();
         Ok(policy)
     }
 
@@ -249,15 +254,19 @@ impl Policy {
         own_arguments: &[&str],
         names: &BTreeMap<HostArgument, Option<String>>,
     ) -> Result<BTreeMap<HostArgument, String>, String> {
-        let mut published = BTreeMap::new();
+        let has_fields = self.rows != Rows::Lines;
+        let mut published: BTreeMap<HostArgument, String> = BTreeMap::new();
         for argument in HostArgument::ALL {
             let has_meaning = match argument {
-                HostArgument::Limit | HostArgument::After => self.rows != Rows::Whole,
-                HostArgument::Fields => !matches!(self.rows, Rows::Whole | Rows::Lines),
-                HostArgument::Detail => !self.views.is_empty(),
-                HostArgument::Horizon => self.horizon.is_some(),
-                HostArgument::Format => !self.columns.is_empty(),
-                HostArgument::MaxTokens => true,
+                HostArgument::Limit | HostArgument::After | HostArgument::MaxTokens => self.rows != Rows::Whole,
+                // Lines have no fields; one piece may be anything, unless views say that it is an object.
+                HostArgument::Fields => match self.rows {
+                    Rows::Whole => !self.views.is_empty(),
+                    _ => has_fields,
+                },
+                HostArgument::Detail => has_fields && !self.views.is_empty(),
+                HostArgument::Horizon => self.rows != Rows::Whole && self.horizon.is_some(),
+                HostArgument::Format => has_fields && !self.columns.is_empty(),
             };
             let name = match names.get(&argument) {
                 Some(Some(name)) => name.clone(),
@@ -267,6 +276,9 @@ impl Policy {
             let is_own = own_arguments.contains(&name.as_str());
             if is_own && names.contains_key(&argument) {
                 return Err(format!("argument `{}`: the tool has an argument `{name}` of its own", argument.name()));
+            }
+            if let Some((other, _)) = published.iter().find(|(_, other)| **other == name) {
+                return Err(format!("argument `{}`: `{name}` is already the name of `{}`", argument.name(), other.name()));
             }
             if has_meaning && (!is_own || self.is_applied_by_handler(argument)) {
                 published.insert(argument, name);
@@ -293,6 +305,23 @@ impl Policy {
             _ => return false,
         };
         self.applies.contains(flag)
+    }
+
+    /// Whether the handler's own schema has this argument, which it applies itself.
+    pub(crate) fn is_own(&self, argument: HostArgument) -> bool {
+        self.own.contains(&argument)
+    }
+
+    /// Whether something is declared that only rows can have.
+    pub(crate) fn declares_rows(&self) -> bool {
+        let is_declared = self.key.is_some() || self.horizon.is_some() || !self.filters.is_empty();
+        self.rows != Rows::Whole && (is_declared || !self.views.is_empty() || !self.columns.is_empty())
+    }
+
+    /// The fields by which the host pages and narrows.
+    pub(crate) fn needed_fields(&self) -> impl Iterator<Item = &str> {
+        let horizon = self.horizon.iter().map(|horizon| &horizon.field);
+        self.key.iter().chain(horizon).chain(self.filters.iter().map(|filter| &filter.field)).map(Path::text)
     }
 
     /// The name under which an argument of the host is published; `None` where it is not.
@@ -367,5 +396,22 @@ pub fn undeclared() -> contract::Shape {
         page: None,
         cap_bytes: None,
         applies: contract::PushDown::empty(),
+    }
+}
+
+impl Policy {
+    /// Where the rows are, as the config file writes it.
+    pub fn rows_at(&self) -> &str {
+        match &self.rows {
+            Rows::Automatic => "automatic",
+            Rows::Pointer(pointer) => &pointer.text,
+            Rows::Lines => "lines",
+            Rows::Whole => "whole",
+        }
+    }
+
+    /// Path of the field that identifies a row.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(Path::text)
     }
 }

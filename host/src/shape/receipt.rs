@@ -3,7 +3,15 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::cursor::Cursor;
+use super::intake::Intake;
+use super::page::Counts;
+use super::pipeline::Call;
+use super::policy::{FULL, HostArgument};
 use crate::contract::{BudgetSource, Passage, Receipt, Stage};
+
+/// The longest call that the facts give in full. A caller who passed longer arguments has them.
+const MAX_NEXT_BYTES: usize = 4_000;
 
 /// What a reader has to know before the body: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,6 +48,152 @@ impl Facts {
     /// The line.
     pub(crate) fn text(&self) -> String {
         serde_json::to_string(self).expect("facts have string keys only")
+    }
+}
+
+/// What the stages have to tell beside numbers.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// The view that took fields away by default.
+    pub(super) default_view: Option<String>,
+    /// Members of the document that a table does not show.
+    pub(super) beside_table: Vec<String>,
+}
+
+/// What the facts and the receipt of an answer are made from.
+pub(super) struct Account<'a> {
+    pub(super) intake: &'a Intake,
+    pub(super) call: &'a Call<'a>,
+    pub(super) counts: &'a Counts,
+    pub(super) notices: Notices,
+}
+
+impl Account<'_> {
+    /// The facts and the receipt of a page of `rows` rows.
+    pub(super) fn of(&self, rows: usize) -> (Facts, Receipt) {
+        let counts = self.counts;
+        let has_rows = self.intake.kept.has_rows();
+        let pieces = u64::from(!self.intake.kept.rows.is_empty());
+        let returned = rows as u64;
+        let dropped = if has_rows { counts.kept - returned } else { 0 };
+        let has_more = has_rows && (counts.has_more || dropped > 0);
+        let mut said = Vec::new();
+        let (next_after, next) = if has_more { self.next(rows, &mut said) } else { (None, None) };
+        if has_more && next_after.is_none() && counts.kept == 0 {
+            said.push(String::from("The tool says that there are more rows, but handed over none behind these."));
+        }
+        if has_rows {
+            self.say_horizon(&mut said);
+        }
+        self.say_fields(&mut said);
+        if dropped > 0 {
+            said.push(self.say_dropped(dropped, next_after.is_some()));
+        }
+        let receipt = Receipt {
+            total: if has_rows { counts.total } else { Some(pieces) },
+            returned: if has_rows { returned } else { pieces },
+            hidden: counts.hidden,
+            filtered: counts.filtered,
+            before: counts.before,
+            after: if has_rows { counts.after.map(|after| after + dropped) } else { Some(0) },
+            passages: Vec::new(),
+            notices: said.clone(),
+            approx_tokens: 0,
+            budget_tokens: self.call.budget.tokens,
+            budget_source: self.call.budget.source,
+            budget_rows_dropped: dropped,
+            next_after: next_after.clone(),
+        };
+        let facts = Facts {
+            total_count: has_rows.then_some(counts.total),
+            matched_count: has_rows.then_some(counts.matched),
+            returned: has_rows.then_some(returned),
+            next_after,
+            next,
+            notices: said,
+            approx_tokens: 0,
+            budget_tokens: self.call.budget.tokens,
+            budget_source: source_name(self.call.budget.source),
+            budget_rows_dropped: dropped,
+        };
+        (facts, receipt)
+    }
+
+    /// The cursor of the page behind `rows` rows and the call that gets it.
+    fn next(&self, rows: usize, said: &mut Vec<String>) -> (Option<String>, Option<Map<String, Value>>) {
+        let (counts, policy, ask) = (self.counts, self.call.policy, self.call.ask);
+        let Some(name) = policy.published(HostArgument::After) else { return (None, None) };
+        let Some(place) = self.intake.window.place_behind(rows) else { return (None, None) };
+        let (first, last) = (counts.before + 1, counts.before + rows as u64);
+        let cursor = Cursor { place, before: last, carried: Some(ask.carried(&ask.arguments)) };
+        let (text, is_carried) = self.call.signer.seal(&ask.binding, &cursor);
+        let mut next: Map<String, Value> = if is_carried { ask.required.clone() } else { ask.arguments.clone() };
+        next.insert(name.to_owned(), text.clone().into());
+        let is_short_enough = Value::Object(next.clone()).to_string().len() <= MAX_NEXT_BYTES;
+        let of = counts.matched.map_or_else(|| String::from("an unknown number"), |matched| matched.to_string());
+        let default = match policy.published(HostArgument::Limit) {
+            Some(limit) if ask.limit.is_none() && rows as u64 == counts.kept => {
+                format!(" ({limit} was not provided: {})", policy.page.default_limit)
+            }
+            _ => String::new(),
+        };
+        let how = if is_short_enough {
+            String::from("The call in \"next\" gets the next page.")
+        } else {
+            format!("For the next page pass the same arguments again, with next_after as {name}.")
+        };
+        said.push(format!("Rows {first} to {last} of {of}{default}. {how}"));
+        (Some(text), is_short_enough.then_some(next))
+    }
+
+    fn say_horizon(&self, said: &mut Vec<String>) {
+        let policy = self.call.policy;
+        let Some(horizon) = &policy.horizon else { return };
+        match policy.published(HostArgument::Horizon) {
+            Some(name) if self.call.ask.is_live_only.is_none() => said.push(format!(
+                "This query used the default live-only horizon because \"{name}\" was not provided ({} are excluded). If \
+                 results seem incomplete, pass {name}:\"all\" to include them.",
+                horizon.excluded
+            )),
+            None if self.counts.hidden > 0 => said.push(format!(
+                "This tool has a live-only horizon ({} are excluded), and no argument that lifts it.",
+                horizon.excluded
+            )),
+            _ => {}
+        }
+    }
+
+    fn say_fields(&self, said: &mut Vec<String>) {
+        let policy = self.call.policy;
+        if let Some(view) = &self.notices.default_view {
+            said.push(match policy.published(HostArgument::Detail) {
+                Some(name) => format!(
+                    "Fields are those of the default view \"{view}\" because \"{name}\" was not provided; pass \
+                     {name}:\"{FULL}\" for every field."
+                ),
+                None => format!("Fields are those of the view \"{view}\", and no argument of this tool shows the others."),
+            });
+        }
+        if !self.notices.beside_table.is_empty() {
+            let name = policy.published(HostArgument::Format).unwrap_or("format");
+            said.push(format!(
+                "A table has the declared columns of the rows only; beside them the document has {}: pass {name}:\"json\".",
+                self.notices.beside_table.join(", ")
+            ));
+        }
+    }
+
+    fn say_dropped(&self, dropped: u64, has_next: bool) -> String {
+        let budget = self.call.budget.tokens.unwrap_or_default();
+        let name = self.call.policy.published(HostArgument::MaxTokens);
+        let raise = name.map_or(String::new(), |name| format!(", or raise {name}"));
+        let rest = match (dropped, has_next) {
+            (1, true) => "it comes with the next page",
+            (_, true) => "they come with the next page",
+            (_, false) => "narrow the call",
+        };
+        let rows = if dropped == 1 { "row" } else { "rows" };
+        format!("The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}.")
     }
 }
 

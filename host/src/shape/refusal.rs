@@ -250,7 +250,8 @@ pub fn excerpt(text: &str) -> String {
     shorten(text, MAX_EXCERPT_BYTES)
 }
 
-fn shorten(text: &str, room: usize) -> String {
+/// At most the first `room` bytes of a text, and how long it was where there was more.
+pub(super) fn shorten(text: &str, room: usize) -> String {
     if text.len() <= room {
         return text.to_owned();
     }

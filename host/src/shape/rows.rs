@@ -13,38 +13,44 @@ const AUTOMATIC_LEVELS: u8 = 2;
 /// What a document turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// JSON with its rows in the array that opens at `open`; `rows` are its elements and `end` is behind the bracket.
-    Array { open: usize, end: usize, rows: Vec<Range<usize>> },
+    /// JSON with its rows in the array that opens here, whose elements have been walked to their end.
+    Array { open: usize },
     /// Text, whose lines are the rows.
-    Lines(Vec<Range<usize>>),
-    /// One piece. `is_json` where it has the structure of a JSON array or object.
-    Whole { is_json: bool },
+    Lines,
+    /// One piece of JSON, without the white space around it.
+    Json(Range<usize>),
+    /// One piece of whatever it is.
+    Text,
 }
 
 /// Finds the rows of `document`. The error says what was expected and what stands there.
 pub(crate) fn find(document: &[u8], source: &Rows) -> Result<Found, String> {
     match source {
-        Rows::Whole => Ok(Found::Whole { is_json: false }),
-        Rows::Lines => Ok(Found::Lines(lines(document))),
+        Rows::Whole => Ok(whole(document)),
+        Rows::Lines => Ok(Found::Lines),
         Rows::Pointer(pointer) => at_pointer(document, pointer),
-        Rows::Automatic => Ok(automatic(document).unwrap_or_else(|Broken { .. }| Found::Lines(lines(document)))),
+        Rows::Automatic => Ok(automatic(document).unwrap_or(Found::Lines)),
+    }
+}
+
+/// A declared piece is JSON where it is an object or array and valid to its end; otherwise it is what the handler says.
+fn whole(document: &[u8]) -> Found {
+    let start = json::skip_space(document, 0);
+    let is_json = matches!(document.get(start), Some(b'{' | b'[')) && json::validate(document).is_ok();
+    match json::skip_value(document, start) {
+        Some(end) if is_json => Found::Json(start..end),
+        _ => Found::Text,
     }
 }
 
 /// The lines of a text, without their newlines. A newline at the very end ends the last line and begins none.
-fn lines(text: &[u8]) -> Vec<Range<usize>> {
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
-    let mut lines: Vec<Range<usize>> = memchr::memchr_iter(b'\n', text)
-        .map(|newline| {
-            let line = start..newline;
-            start = newline + 1;
-            line
-        })
-        .collect();
-    if start < text.len() {
-        lines.push(start..text.len());
-    }
-    lines
+    memchr::memchr_iter(b'\n', text).chain((!text.ends_with(b"\n")).then_some(text.len())).filter_map(move |end| {
+        let line = start..end;
+        start = end + 1;
+        (!text.is_empty()).then_some(line)
+    })
 }
 
 fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
@@ -57,7 +63,7 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
         let next = match document.get(at) {
             Some(b'{') => json::members(document, at)
                 .map_while(Result::ok)
-                .find(|member| json::key_is(&document[member.key.clone()], token))
+                .find(|member| json::name(&document[member.key.clone()]).is_some_and(|name| name == token.as_str()))
                 .map(|member| member.value.start),
             Some(b'[') => token
                 .parse()
@@ -71,7 +77,8 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
     if document.get(at) != Some(&b'[') {
         return Err(expected(kind(document, at).to_owned()));
     }
-    array(document, at).map_err(|Broken { at }| expected(format!("one that breaks off or is malformed at byte {at}")))
+    walk(document, at).map_err(|Broken { at }| expected(format!("one that breaks off or is malformed at byte {at}")))?;
+    Ok(Found::Array { open: at })
 }
 
 /// What kind of value begins at `at`, in words.
@@ -88,36 +95,47 @@ pub(crate) fn kind(text: &[u8], at: usize) -> &'static str {
     }
 }
 
-fn array(document: &[u8], open: usize) -> Result<Found, Broken> {
+/// Walks an array to its end, and says where that is.
+fn walk(document: &[u8], open: usize) -> Result<usize, Broken> {
     let mut elements = json::elements(document, open);
-    let rows = elements.by_ref().collect::<Result<Vec<_>, _>>()?;
-    Ok(Found::Array { open, end: elements.end(), rows })
+    elements.by_ref().try_for_each(|element| element.map(drop))?;
+    Ok(elements.end())
 }
 
 /// The automatic rule: the document is an array, or an object with exactly one array of objects in its top two levels.
 fn automatic(document: &[u8]) -> Result<Found, Broken> {
     let start = json::skip_space(document, 0);
-    let found = match document.get(start) {
-        Some(b'[') => array(document, start)?,
+    let (found, end) = match document.get(start) {
+        Some(b'[') => (Found::Array { open: start }, walk(document, start)?),
         Some(b'{') => {
             let mut candidates = Vec::new();
-            arrays_of_objects(document, start, AUTOMATIC_LEVELS, &mut candidates)?;
+            let end = arrays_of_objects(document, start, AUTOMATIC_LEVELS, &mut candidates)?;
             match candidates[..] {
-                [open] => array(document, open)?,
-                _ => Found::Whole { is_json: true },
+                [open] => {
+                    walk(document, open)?;
+                    (Found::Array { open }, end)
+                }
+                _ => (Found::Json(start..end), end),
             }
         }
-        _ => return Err(Broken { at: start }),
+        // A lone scalar is JSON without rows, if it is one; anything else is text.
+        Some(_) => {
+            let end = json::skip_value(document, start).ok_or(Broken { at: start })?;
+            json::validate(document).map_err(|invalid| Broken { at: invalid.at })?;
+            (Found::Json(start..end), end)
+        }
+        None => return Err(Broken { at: start }),
     };
-    let end = json::skip_value(document, start).ok_or(Broken { at: start })?;
     if json::skip_space(document, end) < document.len() {
         return Err(Broken { at: end });
     }
     Ok(found)
 }
 
-fn arrays_of_objects(document: &[u8], at: usize, levels: u8, found: &mut Vec<usize>) -> Result<(), Broken> {
-    for member in json::members(document, at) {
+/// Collects where arrays of objects open in the object at `at`, and says where that object ends.
+fn arrays_of_objects(document: &[u8], at: usize, levels: u8, found: &mut Vec<usize>) -> Result<usize, Broken> {
+    let mut members = json::members(document, at);
+    for member in members.by_ref() {
         let value = member?.value;
         match document[value.start] {
             b'[' => {
@@ -126,11 +144,13 @@ fn arrays_of_objects(document: &[u8], at: usize, levels: u8, found: &mut Vec<usi
                     found.push(value.start);
                 }
             }
-            b'{' if levels > 1 => arrays_of_objects(document, value.start, levels - 1, found)?,
+            b'{' if levels > 1 => {
+                arrays_of_objects(document, value.start, levels - 1, found)?;
+            }
             _ => {}
         }
     }
-    Ok(())
+    Ok(members.end())
 }
 
 #[cfg(test)]
@@ -138,10 +158,13 @@ mod tests {
     use super::*;
 
     fn rows(document: &str, source: &Rows) -> Vec<String> {
-        match find(document.as_bytes(), source).unwrap() {
-            Found::Array { rows, .. } | Found::Lines(rows) => rows.into_iter().map(|row| document[row].to_owned()).collect(),
-            Found::Whole { .. } => Vec::new(),
-        }
+        let bytes = document.as_bytes();
+        let rows: Vec<Range<usize>> = match find(bytes, source).unwrap() {
+            Found::Array { open } => json::elements(bytes, open).map(Result::unwrap).collect(),
+            Found::Lines => lines(bytes).collect(),
+            Found::Json(_) | Found::Text => Vec::new(),
+        };
+        rows.into_iter().map(|row| document[row].to_owned()).collect()
     }
 
     #[test]
@@ -163,7 +186,31 @@ mod tests {
             r#"{"a":[1,2]}"#,
         ] {
             let found = find(document.as_bytes(), &Rows::Automatic).unwrap();
-            assert_eq!(found, Found::Whole { is_json: true }, "{document}");
+            assert_eq!(found, Found::Json(0..document.len()), "{document}");
+        }
+    }
+
+    #[test]
+    fn a_lone_scalar_is_json_without_rows() {
+        for document in ["42", " \"a\\nb\"\n", "null", "-1e400"] {
+            assert!(matches!(find(document.as_bytes(), &Rows::Automatic), Ok(Found::Json(_))), "{document}");
+        }
+        for document in ["42 apples", "nul", "", "NaN"] {
+            assert_eq!(find(document.as_bytes(), &Rows::Automatic), Ok(Found::Lines), "{document}");
+        }
+    }
+
+    #[test]
+    fn a_declared_piece_is_json_where_it_is_valid_to_its_end() {
+        for (document, found) in [
+            (" {\"a\":[1]}\n", Found::Json(1..10)),
+            ("[1]", Found::Json(0..3)),
+            ("{\"a\":NaN}", Found::Text),
+            ("{\"a\":1} and more", Found::Text),
+            ("prose", Found::Text),
+            ("", Found::Text),
+        ] {
+            assert_eq!(find(document.as_bytes(), &Rows::Whole), Ok(found), "{document}");
         }
     }
 

@@ -3,12 +3,16 @@
 //! A path names a field by dots and passes through arrays: `gates.verdict` is the verdict of every gate. A selection
 //! copies what it keeps byte for byte and in the row's own order.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::json;
 
 /// How deep arrays may stand directly inside arrays on the way to a field; what lies deeper is not selected.
 const NESTED_ARRAYS: u8 = 8;
+
+/// How many names a path may have. Real records are far flatter, and every name is a level of recursion.
+const MAX_STEPS: usize = 32;
 
 /// A compiled path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,9 @@ impl Path {
         let steps: Vec<Box<str>> = text.split('.').map(Into::into).collect();
         if steps.iter().any(|step| step.is_empty()) {
             return Err(format!("`{text}` is not a path: expected names joined by single dots"));
+        }
+        if steps.len() > MAX_STEPS {
+            return Err(format!("`{text}` is not a path: expected at most {MAX_STEPS} names, found {}", steps.len()));
         }
         Ok(Self { text: text.to_owned(), steps })
     }
@@ -56,7 +63,7 @@ fn visit(text: &[u8], at: usize, steps: &[Box<str>], arrays: u8, found: &mut dyn
     match text.get(at) {
         Some(b'{') => json::members(text, at)
             .map_while(Result::ok)
-            .filter(|member| json::key_is(&text[member.key.clone()], step))
+            .filter(|member| json::name(&text[member.key.clone()]).is_some_and(|name| name == **step))
             .any(|member| {
                 if rest.is_empty() {
                     found(member.value)
@@ -75,7 +82,7 @@ fn visit(text: &[u8], at: usize, steps: &[Box<str>], arrays: u8, found: &mut dyn
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// Names with what is kept below them; an empty selection below a name keeps the whole value.
-    children: Vec<(Box<str>, Selection)>,
+    children: BTreeMap<Box<str>, Selection>,
 }
 
 impl Selection {
@@ -85,13 +92,8 @@ impl Selection {
         for path in paths {
             let mut node = &mut root;
             for (index, step) in path.steps.iter().enumerate() {
-                let position = node.children.iter().position(|(name, _)| name == step);
-                let is_new = position.is_none();
-                let position = position.unwrap_or_else(|| {
-                    node.children.push((step.clone(), Self::default()));
-                    node.children.len() - 1
-                });
-                node = &mut node.children[position].1;
+                let is_new = !node.children.contains_key(step);
+                node = node.children.entry(step.clone()).or_default();
                 if index + 1 == path.steps.len() {
                     node.children.clear();
                 } else if !is_new && node.children.is_empty() {
@@ -102,25 +104,31 @@ impl Selection {
         root
     }
 
-    /// Appends what the selection keeps of `row` to `out`. A row that is not an object or array stays as it is.
-    pub(crate) fn copy(&self, row: &[u8], out: &mut Vec<u8>) {
-        match row.first() {
-            Some(b'{' | b'[') => {
-                self.copy_value(row, 0, NESTED_ARRAYS, out);
-            }
-            _ => out.extend_from_slice(row),
+    /// Appends what the selection keeps of `row` to `out`; true where it took something away. A row of which nothing is
+    /// taken away, or that is not an object or array, stays as it came in.
+    pub(crate) fn copy(&self, row: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let mut is_cut = false;
+        if matches!(row.first(), Some(b'{' | b'[')) {
+            self.copy_value(row, 0, NESTED_ARRAYS, out, &mut is_cut);
         }
+        if !is_cut {
+            out.truncate(start);
+            out.extend_from_slice(row);
+        }
+        is_cut
     }
 
     /// Appends one value; false where there is nothing to keep of it.
-    fn copy_value(&self, text: &[u8], at: usize, arrays: u8, out: &mut Vec<u8>) -> bool {
+    fn copy_value(&self, text: &[u8], at: usize, arrays: u8, out: &mut Vec<u8>, is_cut: &mut bool) -> bool {
         match text.get(at) {
             Some(b'{') => {
                 out.push(b'{');
                 let start = out.len();
                 for member in json::members(text, at).map_while(Result::ok) {
-                    let key = &text[member.key.clone()];
-                    let Some((_, below)) = self.children.iter().find(|(name, _)| json::key_is(key, name)) else {
+                    let name = json::name(&text[member.key.clone()]);
+                    let Some(below) = name.and_then(|name| self.children.get(&*name)) else {
+                        *is_cut = true;
                         continue;
                     };
                     let mark = out.len();
@@ -131,7 +139,7 @@ impl Selection {
                     out.push(b':');
                     if below.children.is_empty() {
                         out.extend_from_slice(&text[member.value]);
-                    } else if !below.copy_value(text, member.value.start, NESTED_ARRAYS, out) {
+                    } else if !below.copy_value(text, member.value.start, NESTED_ARRAYS, out, is_cut) {
                         out.truncate(mark);
                     }
                 }
@@ -146,7 +154,7 @@ impl Selection {
                     if mark > start {
                         out.push(b',');
                     }
-                    if !self.copy_value(text, element.start, arrays - 1, out) {
+                    if !self.copy_value(text, element.start, arrays - 1, out, is_cut) {
                         out.truncate(mark);
                     }
                 }
@@ -158,8 +166,53 @@ impl Selection {
                 out.extend_from_slice(b"null");
                 true
             }
-            _ => false,
+            _ => {
+                *is_cut = true;
+                false
+            }
         }
+    }
+}
+
+/// How many names of fields an error lists.
+const MAX_NAMES: usize = 100;
+
+/// Looks for asked fields in all the rows of an answer. One that no row has is a mistake.
+///
+/// The page alone would not do: a field that its rows do not happen to have may well exist, and whether a name is valid
+/// must not hang on the size of the page.
+#[derive(Debug, Default)]
+pub(crate) struct Unseen {
+    paths: Vec<Path>,
+    names: BTreeSet<String>,
+}
+
+impl Unseen {
+    /// Looks for these.
+    pub(crate) fn new(paths: Vec<Path>) -> Self {
+        Self { paths, names: BTreeSet::new() }
+    }
+
+    /// Takes note of a row. Costs nothing once every field was seen.
+    pub(crate) fn look(&mut self, row: &[u8]) {
+        if self.paths.is_empty() {
+            return;
+        }
+        self.paths.retain(|path| path.first(row).is_none());
+        if !self.paths.is_empty() && self.names.len() < MAX_NAMES && row.first() == Some(&b'{') {
+            let members = json::members(row, 0).map_while(Result::ok);
+            let names = members.filter_map(|member| json::name(&row[member.key]).map(std::borrow::Cow::into_owned));
+            for name in names {
+                if self.names.len() < MAX_NAMES {
+                    self.names.insert(name);
+                }
+            }
+        }
+    }
+
+    /// A field that no row had, if any row was there to have it, and names that rows do have.
+    pub(crate) fn first(&self) -> Option<(&Path, &BTreeSet<String>)> {
+        self.paths.first().map(|path| (path, &self.names))
     }
 }
 
@@ -214,6 +267,18 @@ mod tests {
         assert_eq!(seen, ["\"…\"", "\"x\""]);
         assert_eq!(Path::new("id").unwrap().first(ROW.as_bytes()), Some(&b"9007199254740993"[..]));
         assert!(Path::new("a..b").is_err());
+    }
+
+    #[test]
+    fn a_row_of_which_nothing_is_taken_keeps_its_white_space() {
+        assert_eq!(copied(&["id", "gates", "last_gate", "none"], ROW), ROW);
+        assert_eq!(copied(&["id"], "7"), "7");
+    }
+
+    #[test]
+    fn a_path_of_many_names_is_refused_and_not_walked() {
+        let error = Path::new(&vec!["a"; 33].join(".")).unwrap_err();
+        assert!(error.ends_with("expected at most 32 names, found 33"), "{error}");
     }
 
     #[test]
