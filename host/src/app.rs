@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use tokio::sync::Mutex;
 
 use crate::call::Host;
-use crate::catalog::{self, Catalog};
-use crate::config::{Config, PluginConfig};
-use crate::sandbox::{Plugin, Sandbox, SandboxOptions};
+use crate::catalog::{Problem, Registry};
+use crate::config::Config;
+use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::shape::Signer;
 
 /// The file in the state folder that holds the key which signs cursors.
@@ -25,29 +26,66 @@ pub const MAX_CONCURRENT_CALLS: u32 = 100;
 /// A host and what it was made from.
 #[derive(Debug)]
 pub struct App {
-    /// The configuration.
+    /// The configuration it was started with.
     pub config: Config,
     /// The host.
     pub host: Arc<Host>,
+    registry: Mutex<Registry>,
 }
 
 impl App {
-    /// Loads every plugin and makes the host. A plugin that does not load is an error: at start, nothing is half there.
-    pub async fn start(config: Config) -> anyhow::Result<Self> {
+    /// Makes a host without tools. It answers clients already; [`App::load`] brings the tools.
+    pub fn open(config: Config) -> anyhow::Result<Self> {
         let state = &config.state.value;
         std::fs::create_dir_all(state).with_context(|| format!("making the state folder `{}`", state.display()))?;
         let signer = Signer::new(signing_key(&state.join(SIGNING_KEY_FILE))?);
-        let sandbox = sandbox(&config)?;
-        let mut tools = Vec::new();
-        for plugin in &config.plugins {
-            let loaded = load(&sandbox, plugin).await?;
-            let built = catalog::build(&loaded, &plugin.limits, &plugin.tools);
-            tools.extend(built.with_context(|| format!("plugin `{}`", plugin.name))?);
+        let registry = Mutex::new(Registry::new(sandbox(&config)?));
+        let host = Arc::new(Host::new(signer, config.result_tokens.value, config.limits.cap_bytes.value));
+        Ok(Self { config, host, registry })
+    }
+
+    /// Loads every plugin. One that does not load is an error: at start, nothing is half there.
+    pub async fn load(&self) -> anyhow::Result<()> {
+        let mut registry = self.registry.lock().await;
+        if let Some(Problem { plugin, error }) = registry.reconcile(&self.config).await.into_iter().next() {
+            return Err(error.context(format!("plugin `{plugin}`")));
         }
-        let cap_bytes = config.limits.cap_bytes.value;
-        let catalog = Catalog::new(tools, cap_bytes)?;
-        let host = Arc::new(Host::new(catalog, signer, config.result_tokens.value, cap_bytes));
-        Ok(Self { config, host })
+        self.host.serve(registry.catalog(self.host.cap_bytes())?);
+        Ok(())
+    }
+
+    /// Makes a host and loads every plugin.
+    pub async fn start(config: Config) -> anyhow::Result<Self> {
+        let app = Self::open(config)?;
+        app.load().await?;
+        Ok(app)
+    }
+
+    /// Brings the plugins in line with the files as they are now, and returns the configuration that was found. What
+    /// cannot be brought in line is logged, and goes on as it was.
+    pub async fn reload(&self) -> Option<Config> {
+        let config = match &self.config.file {
+            Some(file) => match Config::read(file) {
+                Ok(config) => config,
+                Err(error) => {
+                    tracing::warn!("the configuration stays as it was: {error:#}");
+                    return None;
+                }
+            },
+            None => self.config.clone(),
+        };
+        if !config.is_same_host(&self.config) {
+            tracing::warn!("settings outside of `[plugins]` take effect at the next start");
+        }
+        let mut registry = self.registry.lock().await;
+        for Problem { plugin, error } in registry.reconcile(&config).await {
+            tracing::warn!(plugin, "not loaded: {error:#}");
+        }
+        match registry.catalog(self.host.cap_bytes()) {
+            Ok(catalog) => self.host.serve(catalog),
+            Err(error) => tracing::warn!("the tools stay as they were: {error:#}"),
+        }
+        Some(config)
     }
 }
 
@@ -58,18 +96,6 @@ pub fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
         max_concurrent_calls: MAX_CONCURRENT_CALLS,
         cache_folder: Some(config.state.value.join(CODE_FOLDER)),
     })
-}
-
-/// Reads and loads one plugin.
-pub async fn load(sandbox: &Sandbox, plugin: &PluginConfig) -> anyhow::Result<Arc<Plugin>> {
-    let file = &plugin.component;
-    let component = std::fs::read(file)
-        .with_context(|| format!("reading the component of plugin `{}` from `{}`", plugin.name, file.display()))?;
-    let loaded = sandbox
-        .load(&plugin.name, &component, plugin.grants.clone(), plugin.limits.sandbox())
-        .await
-        .with_context(|| format!("loading plugin `{}` from `{}`", plugin.name, file.display()))?;
-    Ok(Arc::new(loaded))
 }
 
 /// The signing key of this installation; made at first start.

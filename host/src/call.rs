@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, Target, Tool};
 use crate::contract::{BackendSelection, Condition};
@@ -32,6 +32,8 @@ pub type ProgressSender = mpsc::Sender<Progress>;
 pub struct Host {
     /// The tools. Swapped whole, so that a call sees one catalog from its beginning to its end.
     catalog: ArcSwap<Catalog>,
+    /// How often the listing has changed; zero until the plugins have been loaded for the first time.
+    version: watch::Sender<u64>,
     /// Signs cursors with the key of this installation.
     signer: Signer,
     /// Budget of answers for which the call names none.
@@ -61,9 +63,34 @@ impl Drop for Running<'_> {
 }
 
 impl Host {
-    /// A host that serves a catalog.
-    pub fn new(catalog: Catalog, signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
-        Self { catalog: ArcSwap::from_pointee(catalog), signer, result_tokens, cap_bytes, calls: AtomicU64::new(0), running: AtomicU64::new(0) }
+    /// A host without tools, which waits for its first catalog.
+    pub fn new(signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
+        let version = watch::Sender::new(0);
+        Self { catalog: ArcSwap::default(), version, signer, result_tokens, cap_bytes, calls: AtomicU64::new(0), running: AtomicU64::new(0) }
+    }
+
+    /// Serves this catalog from now on; calls that run go on with theirs. Whoever watches hears of it if the listing
+    /// differs.
+    pub fn serve(&self, catalog: Catalog) {
+        let before = self.catalog.swap(Arc::new(catalog));
+        let is_changed = before.listing().items() != self.catalog.load().listing().items();
+        self.version.send_if_modified(|version| {
+            let is_news = is_changed || *version == 0;
+            *version += u64::from(is_news);
+            is_news
+        });
+    }
+
+    /// Waits until the plugins have been loaded for the first time. Compiling can take a while, and a client must not
+    /// take an empty listing for the whole.
+    pub async fn ready(&self) {
+        // The sender lives as long as the host, so that waiting cannot fail.
+        let _ = self.version.subscribe().wait_for(|version| *version > 0).await;
+    }
+
+    /// Changes of the listing, from now on.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
     }
 
     /// The tools as they are now.
@@ -88,6 +115,7 @@ impl Host {
 
     /// Looks a tool up and calls it; an unknown one is a refusal.
     pub async fn call_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> Reply {
+        self.ready().await;
         match self.tool(caller, name) {
             Some(tool) => self.call(caller, &tool, arguments, None).await,
             None => Reply::refused(&Refusal::unknown_tool(name)),
@@ -120,6 +148,7 @@ impl Host {
     ) -> Result<Reply, Refusal> {
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let budget = BudgetSources { input: ask.max_tokens(), org: self.result_tokens, ..Default::default() }.resolve();
+        let _permit = tool.admission.admit(tool.plugin.name(), tool.plugin.limits().deadline).await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
         let called = tool.plugin.call(request(tool, &ask), intake, progress, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");

@@ -9,15 +9,17 @@
 //! | [`sandbox`] | components, instances, limits, grants; the only place that knows wasmtime | MCP, HTTP |
 //! | [`config`] | `plimsoll.toml`, and the source of every value | |
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
+//! | [`admission`] | permits and queues | what runs |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`app`] | the composition root | |
+//! | [`watch`] | reloading when a file changes | |
 //! | [`mcp`] | MCP over stdio and streamable HTTP; the only place that knows rmcp | wasmtime |
 //! | [`http`] | the HTTP API | wasmtime |
 //! | [`cli`] | the commands | |
 //!
 //! # One call
 //!
-//! door → who calls → look the tool up → check the arguments, split the host's from the handler's → wait for a slot → new
+//! door → who calls → look the tool up → check the arguments, split the host's from the handler's → wait for a permit → new
 //! store, instantiate, call → answer → narrow → page → fit → cap → sealed reply → the door writes it.
 
 pub mod contract;
@@ -25,8 +27,10 @@ pub mod shape;
 pub mod sandbox;
 pub mod config;
 pub mod catalog;
+pub mod admission;
 pub mod call;
 pub mod app;
+pub mod watch;
 pub mod mcp;
 pub mod http;
 pub mod cli;

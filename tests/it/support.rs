@@ -34,7 +34,7 @@ pub(crate) fn plimsoll() -> std::process::Command {
 /// compiled code is shared between tests.
 pub(crate) struct TestHost {
     pub(crate) app: App,
-    pub(crate) folder: TempDir,
+    _folder: TempDir,
 }
 
 impl TestHost {
@@ -49,7 +49,7 @@ impl TestHost {
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
         let app = App::start(Config::read(&folder.path().join("plimsoll.toml"))?).await?;
-        Ok(Self { app, folder })
+        Ok(Self { app, _folder: folder })
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value, json};
 
 use super::{Target, Tool, schema};
+use crate::admission::Admission;
 use crate::config::{PluginLimits, ToolFile};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
 use crate::sandbox::{Description, Plugin};
@@ -45,11 +46,12 @@ pub fn build(plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &BTreeMap<S
         bail!("`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}", plugin.name(), names.join(", "));
     }
     let default = ToolFile::default();
+    let admission = Arc::new(Admission::new(limits.concurrent_calls.value, limits.queued_calls.value));
     declared
         .into_iter()
         .map(|declared| {
             let name = declared.name.clone();
-            publish(declared, plugin, limits, overrides.get(&name).unwrap_or(&default)).with_context(|| format!("tool `{name}`"))
+            publish(declared, plugin, &admission, limits, overrides.get(&name).unwrap_or(&default)).with_context(|| format!("tool `{name}`"))
         })
         .collect()
 }
@@ -142,7 +144,13 @@ fn object_schema(properties: Map<String, Value>, required: &[&str]) -> Map<Strin
     schema
 }
 
-fn publish(declared: Declared, plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &ToolFile) -> anyhow::Result<Tool> {
+fn publish(
+    declared: Declared,
+    plugin: &Arc<Plugin>,
+    admission: &Arc<Admission>,
+    limits: &PluginLimits,
+    overrides: &ToolFile,
+) -> anyhow::Result<Tool> {
     let is_name = |name: &str| {
         (1..=MAX_NAME_CHARS).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
@@ -185,6 +193,7 @@ fn publish(declared: Declared, plugin: &Arc<Plugin>, limits: &PluginLimits, over
         required,
         target: declared.target,
         plugin: plugin.clone(),
+        admission: admission.clone(),
         intake_bytes: limits.intake_bytes.value,
         examples: declared.examples,
         overridden,

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod build;
+mod registry;
 mod schema;
 
 use std::collections::HashMap;
@@ -14,7 +15,9 @@ use anyhow::bail;
 use serde_json::Value;
 
 pub use build::build;
+pub use registry::{Problem, Registry};
 
+use crate::admission::Admission;
 use crate::contract::Example;
 use crate::sandbox::Plugin;
 use crate::shape::{Listing, Policy, ToolFacts};
@@ -44,6 +47,8 @@ pub struct Tool {
     pub target: Target,
     /// The plugin.
     pub plugin: Arc<Plugin>,
+    /// The permits of the plugin, shared by its tools.
+    pub admission: Arc<Admission>,
     /// The bound on what one answer may hand over.
     pub intake_bytes: usize,
     /// Documented calls.
@@ -69,7 +74,7 @@ impl std::fmt::Debug for Tool {
 }
 
 /// All tools, in a fixed order: plugins by name, and within a plugin the order in which it lists them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Arc<Tool>>,
     by_name: HashMap<String, usize>,
@@ -79,8 +84,7 @@ pub struct Catalog {
 impl Catalog {
     /// A catalog of tools. Two with one name are an error that names both plugins. `cap_bytes` bounds a page of the
     /// listing.
-    pub fn new(tools: Vec<Tool>, cap_bytes: u32) -> anyhow::Result<Self> {
-        let tools: Vec<Arc<Tool>> = tools.into_iter().map(Arc::new).collect();
+    pub fn new(tools: Vec<Arc<Tool>>, cap_bytes: u32) -> anyhow::Result<Self> {
         let mut by_name = HashMap::with_capacity(tools.len());
         for (index, tool) in tools.iter().enumerate() {
             if let Some(other) = by_name.insert(tool.name().to_owned(), index) {

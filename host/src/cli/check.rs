@@ -75,6 +75,8 @@ impl Lines {
         self.setting("deadline_ms", &limits.deadline_ms);
         self.setting("cap_bytes", &limits.cap_bytes);
         self.setting("intake_bytes", &limits.intake_bytes);
+        self.setting("concurrent_calls", &limits.concurrent_calls);
+        self.setting("queued_calls", &limits.queued_calls);
     }
 
     fn plugin(&mut self, plugin: &PluginConfig) {

@@ -1,6 +1,7 @@
 //! `plimsoll serve`
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -12,7 +13,10 @@ use crate::app::App;
 use crate::config::{Setting, Source};
 use crate::http::Allowed;
 use crate::shape::tokens;
-use crate::{http, mcp};
+use crate::{http, mcp, watch};
+
+/// How long calls may go on after the host was told to stop: what process managers commonly allow.
+const DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(super) struct Serve {
@@ -35,27 +39,42 @@ impl Serve {
         // The tables take tens of milliseconds; the first answer should not wait for them.
         tokio::task::spawn_blocking(tokens::warm);
         let stop = CancellationToken::new();
-        if self.stdio {
-            let app = App::start(config).await?;
-            tokio::spawn(stop_on_signal(stop.clone()));
-            mcp::stdio(app.host, stop).await?;
-            return Ok(Exit::Success);
-        }
         let address = config.listen.value;
-        if !address.ip().is_loopback() {
+        if !self.stdio && !address.ip().is_loopback() {
             bail!(
                 "refusing to listen on `{address}`: this host has no keys, so everybody who reaches that address could call its \
                  tools\nhint: listen on a loopback address such as `127.0.0.1:8787`"
             );
         }
-        let allowed = Allowed::of(&config);
-        let app = App::start(config).await?;
-        let listener = TcpListener::bind(address).await.with_context(|| format!("listening on `{address}`"))?;
-        let bound = listener.local_addr().context("reading the address that was bound")?;
+        let app = App::open(config)?;
         tokio::spawn(stop_on_signal(stop.clone()));
-        let tools = app.host.catalog().tools().len();
-        tracing::info!("single user, no keys: serving {tools} tools on http://{bound} (MCP at /mcp, API at /v1/tools)");
-        http::run(listener, http::router(app.host, allowed, stop.clone()), stop).await?;
+        // A client is answered while plugins compile; only what needs the tools waits for them.
+        let load_and_watch = async {
+            app.load().await?;
+            let tools = app.host.catalog().tools().len();
+            tracing::info!("{tools} tools are ready");
+            watch::run(&app, stop.clone()).await
+        };
+        let doors = async {
+            if self.stdio {
+                return mcp::stdio(app.host.clone(), stop.clone()).await;
+            }
+            let listener = TcpListener::bind(address).await.with_context(|| format!("listening on `{address}`"))?;
+            let bound = listener.local_addr().context("reading the address that was bound")?;
+            tracing::info!("single user, no keys: listening on http://{bound} (MCP at /mcp, API at /v1/tools)");
+            let router = http::router(app.host.clone(), Allowed::of(&app.config), stop.clone());
+            http::run(listener, router, stop.clone()).await
+        };
+        tokio::pin!(doors);
+        tokio::select! {
+            outcome = &mut doors => return outcome.map(|()| Exit::Success),
+            outcome = load_and_watch => outcome?,
+        }
+        // Stopping: what runs may end, for a while.
+        match tokio::time::timeout(DRAIN, doors).await {
+            Ok(outcome) => outcome?,
+            Err(_) => tracing::warn!("{} calls were still running after {} s and were stopped", app.host.running(), DRAIN.as_secs()),
+        }
         Ok(Exit::Success)
     }
 }

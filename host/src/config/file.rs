@@ -46,6 +46,10 @@ pub struct LimitsFile {
     pub cap_bytes: Option<u32>,
     /// Bytes that one answer may hand over.
     pub intake_bytes: Option<usize>,
+    /// Calls of one plugin that run at the same time.
+    pub concurrent_calls: Option<u32>,
+    /// Calls of one plugin that wait for one of those to end; further ones are refused as `busy`.
+    pub queued_calls: Option<u32>,
 }
 
 /// One plugin and what it is granted.

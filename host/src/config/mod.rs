@@ -18,6 +18,7 @@ pub use file::{File, ToolFile};
 use file::{HorizonFile, LimitsFile, PluginFile, Switch};
 pub use reference::reference;
 
+use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
 use crate::contract;
 use crate::sandbox::{FileGrant, Grants, Limits, MAX_DEADLINE};
 use crate::shape::{DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES};
@@ -91,6 +92,10 @@ pub struct PluginLimits {
     pub cap_bytes: Setting<u32>,
     /// Bytes that one answer may hand over.
     pub intake_bytes: Setting<usize>,
+    /// Calls that run at the same time.
+    pub concurrent_calls: Setting<u32>,
+    /// Calls that wait for one of those to end.
+    pub queued_calls: Setting<u32>,
 }
 
 impl PluginLimits {
@@ -102,6 +107,8 @@ impl PluginLimits {
             deadline_ms: Setting::default(limits.deadline.as_millis() as u64),
             cap_bytes: Setting::default(DEFAULT_CAP_BYTES),
             intake_bytes: Setting::default(DEFAULT_INTAKE_BYTES),
+            concurrent_calls: Setting::default(DEFAULT_CONCURRENT_CALLS),
+            queued_calls: Setting::default(DEFAULT_QUEUED_CALLS),
         }
     }
 
@@ -119,8 +126,14 @@ impl PluginLimits {
         if let Some(found) = file.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
             bail!("`{place}.cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}");
         }
-        if file.fuel == Some(0) || file.memory_bytes == Some(0) || file.intake_bytes == Some(0) {
-            bail!("`{place}`: `fuel`, `memory_bytes` and `intake_bytes` must be at least 1, found 0");
+        let at_least_one = [
+            ("fuel", file.fuel),
+            ("memory_bytes", file.memory_bytes),
+            ("intake_bytes", file.intake_bytes.map(|bytes| bytes as u64)),
+            ("concurrent_calls", file.concurrent_calls.map(u64::from)),
+        ];
+        if let Some((name, _)) = at_least_one.into_iter().find(|(_, value)| *value == Some(0)) {
+            bail!("`{place}.{name}` must be at least 1, found 0");
         }
         Ok(Self {
             fuel: Setting::or(file.fuel, &self.fuel),
@@ -128,6 +141,8 @@ impl PluginLimits {
             deadline_ms: Setting::or(file.deadline_ms, &self.deadline_ms),
             cap_bytes: Setting::or(file.cap_bytes, &self.cap_bytes),
             intake_bytes: Setting::or(file.intake_bytes, &self.intake_bytes),
+            concurrent_calls: Setting::or(file.concurrent_calls, &self.concurrent_calls),
+            queued_calls: Setting::or(file.queued_calls, &self.queued_calls),
         })
     }
 
@@ -159,6 +174,8 @@ pub struct PluginConfig {
 /// The configuration that is used.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// The file it was read from.
+    pub file: Option<PathBuf>,
     /// Where the HTTP doors listen.
     pub listen: Setting<SocketAddr>,
     /// The state folder.
@@ -182,7 +199,8 @@ impl Config {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading `{}`", path.display()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Self::parse(&text, folder).with_context(|| format!("in `{}`", path.display()))
+        let config = Self::parse(&text, folder).with_context(|| format!("in `{}`", path.display()))?;
+        Ok(Self { file: Some(path.to_owned()), ..config })
     }
 
     /// The configuration of a single component file without a config file.
@@ -230,6 +248,7 @@ impl Config {
             .map(|(name, plugin)| resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits))
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
+            file: None,
             listen: Setting::or(listen, &Setting::default(default_listen)),
             state: Setting::or(file.state.map(|state| folder.join(state)), &Setting::default(folder.join(DEFAULT_STATE))),
             plugins_folder,
@@ -241,6 +260,16 @@ impl Config {
             limits,
             plugins,
         })
+    }
+
+    /// Whether another configuration differs in nothing but its plugins.
+    pub fn is_same_host(&self, other: &Self) -> bool {
+        self.listen.value == other.listen.value
+            && self.state == other.state
+            && self.result_tokens == other.result_tokens
+            && self.allowed_hosts == other.allowed_hosts
+            && self.allowed_origins == other.allowed_origins
+            && self.limits == other.limits
     }
 
     /// The most memory that any plugin may have: the size of a slot in the pool.

@@ -60,6 +60,8 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "deadline_ms") => limits.deadline_ms.value.to_string(),
         ("LimitsFile", _, "cap_bytes") => limits.cap_bytes.value.to_string(),
         ("LimitsFile", _, "intake_bytes") => limits.intake_bytes.value.to_string(),
+        ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
+        ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
         ("PluginFile", _, "clock" | "random") => String::from("false"),
         _ => String::new(),

@@ -21,6 +21,7 @@ pub(super) struct Which {
 
 /// `GET /openapi.json`
 pub(super) async fn document(State(host): State<Arc<Host>>, Query(which): Query<Which>) -> Response {
+    host.ready().await;
     let document = match &which.tool {
         None => describe(host.catalog().tools().map(Arc::as_ref)),
         Some(name) => match host.tool(&Caller::default(), name) {

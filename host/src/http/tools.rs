@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::admission::RETRY_AFTER_SECONDS;
 use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::shape::{Code, HostArgument, Refusal, Reply};
@@ -25,6 +26,7 @@ pub(super) struct After {
 
 /// `GET /v1/tools`
 pub(super) async fn list(State(host): State<Arc<Host>>, Query(query): Query<After>) -> Response {
+    host.ready().await;
     let catalog = host.catalog();
     let Some(page) = catalog.listing().page(query.after.as_deref()) else {
         let refusal = Refusal::new(Code::InvalidCursor, "after is not a cursor of this list; leave it out to start over");
@@ -47,6 +49,7 @@ pub(super) async fn call(
     body: Bytes,
 ) -> Response {
     let caller = Caller { client: text(&headers, header::USER_AGENT).map(str::to_owned), ..Caller::default() };
+    host.ready().await;
     let Some(tool) = host.tool(&caller, &name) else {
         return problem(&Reply::refused(&Refusal::unknown_tool(&name)));
     };
@@ -120,7 +123,11 @@ pub(super) fn problem(reply: &Reply) -> Response {
         problem.extend(refusal);
     }
     let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, [(header::CONTENT_TYPE, "application/problem+json")], Value::Object(problem).to_string()).into_response()
+    let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], Value::Object(problem).to_string()).into_response();
+    if code == Code::Busy {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
+    response
 }
 
 fn link_next(headers: &mut HeaderMap, path: &str, cursor: &str) {

@@ -57,6 +57,12 @@ struct Inner {
     max_memory_bytes: u64,
 }
 
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").field("free_slots", &self.0.slots.available_permits()).finish_non_exhaustive()
+    }
+}
+
 impl Sandbox {
     /// Builds the engine and reserves the pool's addresses.
     pub fn new(options: &SandboxOptions) -> anyhow::Result<Self> {

@@ -44,6 +44,12 @@ impl<T: Serialize> Listing<T> {
     }
 }
 
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), starts: vec![0] }
+    }
+}
+
 impl<T> Listing<T> {
     /// The page that a cursor names; the first one where it is absent or empty. None for a cursor that is not one.
     pub fn page(&self, cursor: Option<&str>) -> Option<ListingPage<'_, T>> {

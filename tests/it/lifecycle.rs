@@ -1,0 +1,133 @@
+//! Plugins that come, change and go while the host serves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll::app::App;
+use plimsoll::call::Caller;
+use plimsoll::config::Config;
+use plimsoll::watch;
+use serde_json::{Map, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{self, component, object};
+
+/// How long a change may take to be seen: generous, since machines are busy. Nothing waits for it when all goes well.
+const SEEN: Duration = Duration::from_secs(30);
+
+/// A host whose folder is watched.
+struct Watched {
+    app: &'static App,
+    folder: TempDir,
+    stop: CancellationToken,
+}
+
+impl Watched {
+    async fn start(config: &str, components: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        support::write_state(&folder.path().join(".plimsoll"));
+        std::fs::create_dir(folder.path().join("plugins")).unwrap();
+        std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
+        for (name, built) in components {
+            place(&component(built), &folder.path().join("plugins").join(name));
+        }
+        let app = App::start(Config::read(&folder.path().join("plimsoll.toml")).unwrap()).await.unwrap();
+        let app: &'static App = Box::leak(Box::new(app));
+        let stop = CancellationToken::new();
+        tokio::spawn(watch::run(app, stop.clone()));
+        Self { app, folder, stop }
+    }
+
+    fn plugins(&self) -> std::path::PathBuf {
+        self.folder.path().join("plugins")
+    }
+
+    fn tools(&self) -> Vec<String> {
+        self.app.host.catalog().tools().map(|tool| tool.name().to_owned()).collect()
+    }
+
+    /// Waits until the listing is what the test expects.
+    async fn until(&self, expected: impl Fn(&[String]) -> bool) {
+        let mut changes = self.app.host.changes();
+        let seen = async {
+            while !expected(&self.tools()) {
+                changes.changed().await.unwrap();
+            }
+        };
+        assert!(tokio::time::timeout(SEEN, seen).await.is_ok(), "the tools are still {:?}", self.tools());
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Puts a file in its place at once, as a build does.
+fn place(from: &Path, to: &Path) {
+    let part = to.with_extension("part");
+    std::fs::copy(from, &part).unwrap();
+    std::fs::rename(part, to).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_is_dropped_in_and_named_serves_and_one_that_is_removed_does_not() {
+    let host = Watched::start("[plugins.canned]\n", &[("canned.wasm", "guests/conformance.wasm")]).await;
+    assert!(host.tools().contains(&"test_simple_text".into()));
+    place(&component("guests/hostile.wasm"), &host.plugins().join("hostile.wasm"));
+    std::fs::write(host.folder.path().join("plimsoll.toml"), "[plugins.canned]\n[plugins.hostile]\nclock = true\n").unwrap();
+    host.until(|tools| tools.contains(&"fine".into())).await;
+    let first = host.tools();
+    assert!(first.iter().position(|tool| tool == "test_simple_text") < first.iter().position(|tool| tool == "fine"));
+    std::fs::remove_file(host.plugins().join("canned.wasm")).unwrap();
+    host.until(|tools| !tools.contains(&"test_simple_text".into())).await;
+    assert!(host.tools().contains(&"fine".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_calls_use_the_new_component_and_running_ones_finish_on_the_old() {
+    let host = Watched::start("[plugins.p]\nclock = true\n", &[("p.wasm", "guests/hostile.wasm")]).await;
+    let tool = host.app.host.tool(&Caller::default(), "sleep").unwrap();
+    let caller = Caller::default();
+    let running = host.app.host.call(&caller, &tool, object(json!({"count": 1500})), None);
+    tokio::pin!(running);
+    assert!(futures::poll!(&mut running).is_pending());
+    place(&component("guests/conformance.wasm"), &host.plugins().join("p.wasm"));
+    host.until(|tools| tools.contains(&"test_simple_text".into())).await;
+    assert!(host.app.host.tool(&Caller::default(), "sleep").is_none());
+    let reply = running.await;
+    assert_eq!(reply.refusal(), None, "{}", reply.body());
+    let reply = host.app.host.call_named(&Caller::default(), "test_simple_text", Map::new()).await;
+    assert_eq!(reply.refusal(), None, "{}", reply.body());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_file_leaves_the_old_component_serving() {
+    let host = Watched::start("[plugins.p]\n", &[("p.wasm", "guests/conformance.wasm")]).await;
+    std::fs::write(host.plugins().join("p.wasm"), b"\0asm not a component").unwrap();
+    // Naming another plugin shows that the reload has happened.
+    place(&component("guests/hostile.wasm"), &host.plugins().join("q.wasm"));
+    std::fs::write(host.folder.path().join("plimsoll.toml"), "[plugins.p]\n[plugins.q]\nclock = true\n").unwrap();
+    host.until(|tools| tools.contains(&"fine".into())).await;
+    let reply = host.app.host.call_named(&Caller::default(), "test_simple_text", Map::new()).await;
+    assert_eq!(reply.refusal(), None, "{}", reply.body());
+    std::fs::write(host.folder.path().join("plimsoll.toml"), "this is not toml").unwrap();
+    host.app.reload().await;
+    assert!(host.tools().contains(&"test_simple_text".into()) && host.tools().contains(&"fine".into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_plugins_with_one_tool_name_both_in_the_message() {
+    let error = App::start(
+        Config::parse(
+            &format!("[plugins.a]\ncomponent = {0:?}\n[plugins.b]\ncomponent = {0:?}\n", component("guests/conformance.wasm")),
+            tempfile::tempdir().unwrap().path(),
+        )
+        .unwrap(),
+    )
+    .await
+    .unwrap_err();
+    assert!(error.to_string().contains("is published by plugin `a` and by plugin `b`"), "{error}");
+}
