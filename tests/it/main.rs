@@ -9,8 +9,11 @@
 )]
 
 mod cases;
+mod clients;
 mod contract;
 mod doors;
 mod fleet;
+mod lifecycle;
 mod limits;
+mod readme;
 mod support;
