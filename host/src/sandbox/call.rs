@@ -3,19 +3,18 @@
 //! Invariant: everything of a call lives in the future of [`Plugin::call`]. At the deadline, or when a caller drops that
 //! future, guest code, host calls and the instance are gone; no task is left behind.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 use wasmtime::Store;
 
 use super::failure;
 use super::instance::{self, State};
 use super::journal::Journal;
 use super::load::{Plugin, Pre};
+use super::turn::Turn;
 use crate::contract::{BackendSelection, Fault};
 use crate::shape::{Code, Intake, Refusal};
 
@@ -115,14 +114,15 @@ impl Plugin {
             return Err(fail(failure::busy(self.limits.deadline), Usage::default()));
         };
         let journal = Journal::new(self.name.clone(), request.subject(), id);
-        let mut store = match self.store(journal, self.list_bytes()) {
+        let turn = Turn::new();
+        let mut store = match self.store(journal, self.list_bytes(), &turn) {
             Ok(store) => store,
             Err(error) => return Err(fail(failure::ungranted(&error), Usage::default())),
         };
         store.data_mut().intake = Some(intake);
         store.data_mut().progress = progress;
 
-        let outcome = before(deadline, self.answer(&mut store, &request)).await;
+        let outcome = turn.run(deadline, self.answer(&mut store, &request)).await;
         let usage = Usage { elapsed: started.elapsed(), ..instance::usage(&store, &self.limits) };
         self.settle(outcome, request.subject(), id).map_err(|refusal| fail(refusal, usage))?;
         // Host functions take the intake out and put it back before they return.
@@ -176,14 +176,14 @@ impl Plugin {
 
     /// A slot of the pool, or `None` where all stayed taken until the deadline.
     pub(super) async fn slot(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
-        let slot = before(deadline, self.sandbox.slots().acquire_owned()).await?;
+        let slot = timeout_at(deadline, self.sandbox.slots().acquire_owned()).await.ok()?;
         Some(slot.expect("the semaphore is never closed"))
     }
 
-    pub(super) fn store(&self, journal: Journal, transfer_bytes: usize) -> anyhow::Result<Store<State>> {
+    pub(super) fn store(&self, journal: Journal, transfer_bytes: usize, turn: &Arc<Turn>) -> anyhow::Result<Store<State>> {
         let wasi = self.grants.wasi(&journal)?;
         let state = State::new(wasi, self.config.clone(), journal, &self.limits);
-        Ok(instance::store(self.sandbox.engine(), state, &self.limits, transfer_bytes)?)
+        Ok(instance::store(self.sandbox.engine(), state, &self.limits, transfer_bytes, turn)?)
     }
 
     /// What one host call may carry while the plugin answers: a list as large as the guest's memory, since lists are
@@ -191,21 +191,4 @@ impl Plugin {
     fn list_bytes(&self) -> usize {
         usize::try_from(self.limits.memory_bytes).unwrap_or(usize::MAX)
     }
-}
-
-/// The work's output, or `None` where it is not done by the deadline; it is dropped then.
-pub(super) async fn before<F: Future>(deadline: Instant, work: F) -> Option<F::Output> {
-    let mut work = pin!(work);
-    let mut timer = pin!(sleep_until(deadline));
-    poll_fn(|context| {
-        if let Poll::Ready(output) = work.as_mut().poll(context) {
-            return Poll::Ready(Some(output));
-        }
-        // The clock as well as the timer: a worker that is busy with yielding guests looks at its timers late.
-        if Instant::now() >= deadline || timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        Poll::Pending
-    })
-    .await
 }

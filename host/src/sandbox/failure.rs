@@ -3,32 +3,14 @@
 //! The texts name the limit and its value and say what to do. They never carry paths, backtraces or addresses of the
 //! host; those go to the log.
 
-use std::fmt;
 use std::time::Duration;
 
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
 
-use super::limits::{ATTACHMENT_BYTES, Denied, HANDLES, Limits, TABLE_ELEMENTS};
+use super::limits::{Denied, HANDLES, Limits, TABLE_ELEMENTS};
 use crate::contract::Fault;
 use crate::shape::{Code, Refusal, excerpt};
-
-/// The host ends the call because of what the guest handed over.
-#[derive(Debug)]
-pub(super) enum Rejected {
-    /// The attachments have more than [`ATTACHMENT_BYTES`].
-    Attachments,
-}
-
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Attachments => write!(f, "the attachments have more than {ATTACHMENT_BYTES} bytes"),
-        }
-    }
-}
-
-impl std::error::Error for Rejected {}
 
 /// No slot came free before the deadline.
 pub(super) fn busy(waited: Duration) -> Refusal {
@@ -84,13 +66,7 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
         };
         return Refusal::new(Code::OutOfMemory, message);
     }
-    if let Some(Rejected::Attachments) = error.downcast_ref() {
-        let message = format!(
-            "The plugin attached more than {ATTACHMENT_BYTES} bytes to one answer and was stopped. Ask for fewer items."
-        );
-        return Refusal::new(Code::InvalidAnswer, message);
-    }
-    if let Some(ResourceTableError::Full) = error.downcast_ref() {
+    if is_out_of_handles(error) {
         let message = format!(
             "The plugin held more than {HANDLES} files, streams or timers at a time and was stopped. Ask for less."
         );
@@ -115,6 +91,12 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
         Code::PluginTrapped,
         format!("The plugin broke: {}. The same call will likely fail again; the operator's log has the details.", reason(error)),
     )
+}
+
+/// Too many handles: of resources, or lent to one call. wasmtime has a type for the first alone.
+fn is_out_of_handles(error: &wasmtime::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ResourceTableError::Full))
+        || error.root_cause().to_string().contains("store handle limit exceeded")
 }
 
 /// wasmtime keeps the type of this error to itself, so its text is the only mark.
@@ -168,7 +150,6 @@ mod tests {
         );
         assert_eq!(text(Denied::Table { wanted: 1 }).0, Code::OutOfMemory);
         assert_eq!(text(ResourceTableError::Full).0, Code::OutOfMemory);
-        assert_eq!(text(Rejected::Attachments).0, Code::InvalidAnswer);
         let timeout = timeout(&Limits::default());
         assert_eq!(
             timeout.message,

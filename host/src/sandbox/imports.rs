@@ -3,9 +3,6 @@
 //! The linker holds all that any plugin may be granted; what one plugin may have is decided at load, by
 //! [`inspect`](super::inspect). Sockets and HTTP are not in it.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
 use tokio::runtime::{Handle, RuntimeFlavor};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, WasmList, WasmStr};
@@ -16,19 +13,14 @@ use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi_config::WasiConfig;
 
 use super::call::Progress;
-use super::failure::Rejected;
 use super::instance::State;
 use super::journal::Source;
-use super::limits::ATTACHMENT_BYTES;
 use crate::contract::{Attachment, Demand, Level, PushDown};
 use crate::shape::{Intake, excerpt};
 
 /// Taking in a list of this size would hold up its worker for a millisecond or more (measured 1 GB/s), so the worker's
 /// other tasks move to another thread first. That costs some 10 µs.
 const LARGE_BYTES: usize = 1 << 20;
-
-/// What an attachment counts beside its bytes.
-const ATTACHMENT_OVERHEAD_BYTES: usize = 256;
 
 /// A linker with everything that is offered.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -58,77 +50,46 @@ fn link_wasi(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 /// `reply`, by hand: the generated traits would copy every list before anyone has looked at it.
 fn link_reply(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut reply = linker.instance("plimsoll:plugin/reply@0.1.0")?;
-    reply.func_wrap_async("document", |mut store, (bytes,): (WasmList<u8>,)| {
-        Box::new(async move {
-            take_in(&mut store, &bytes, Intake::document);
-            give_way(&mut store, bytes.len()).await;
-            Ok(())
-        })
+    reply.func_wrap("document", |mut store, (bytes,): (WasmList<u8>,)| {
+        take_in(&mut store, &bytes, Intake::document);
+        Ok(())
     })?;
-    reply.func_wrap_async("rows", |mut store, (lines,): (WasmList<u8>,)| {
-        Box::new(async move {
-            let demand = take_in(&mut store, &lines, Intake::rows);
-            give_way(&mut store, lines.len()).await;
-            Ok((demand.unwrap_or(Demand::Enough),))
-        })
+    reply.func_wrap("rows", |mut store, (lines,): (WasmList<u8>,)| {
+        Ok((take_in(&mut store, &lines, Intake::rows).unwrap_or(Demand::Enough),))
     })?;
-    reply.func_wrap_async("total", |mut store: StoreContextMut<'_, State>, (count,): (u64,)| {
-        Box::new(async move {
-            if let Some(intake) = &mut store.data_mut().intake {
-                intake.total(count);
-            }
-            give_way(&mut store, 0).await;
-            Ok(())
-        })
+    reply.func_wrap("total", |mut store: StoreContextMut<'_, State>, (count,): (u64,)| {
+        if let Some(intake) = &mut store.data_mut().intake {
+            intake.total(count);
+        }
+        Ok(())
     })?;
-    reply.func_wrap_async("applied", |mut store: StoreContextMut<'_, State>, (what,): (PushDown,)| {
-        Box::new(async move {
-            if let Some(intake) = &mut store.data_mut().intake {
-                intake.applied(what);
-            }
-            give_way(&mut store, 0).await;
-            Ok(())
-        })
+    reply.func_wrap("applied", |mut store: StoreContextMut<'_, State>, (what,): (PushDown,)| {
+        if let Some(intake) = &mut store.data_mut().intake {
+            intake.applied(what);
+        }
+        Ok(())
     })?;
-    reply.func_wrap_async("attach", |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
-        Box::new(async move {
-            let bytes = size(&content);
-            let state = store.data_mut();
-            state.attached_bytes = state.attached_bytes.saturating_add(bytes);
-            if state.attached_bytes > ATTACHMENT_BYTES {
-                return Err(Rejected::Attachments.into());
-            }
-            if let Some(intake) = &mut state.intake {
-                intake.attach(content);
-            }
-            give_way(&mut store, bytes).await;
-            Ok(())
-        })
+    reply.func_wrap("attach", |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
+        if let Some(intake) = &mut store.data_mut().intake {
+            intake.attach(content);
+        }
+        Ok(())
     })?;
-    reply.func_wrap_async(
+    reply.func_wrap(
         "progress",
         |mut store: StoreContextMut<'_, State>, (done, total, message): (u64, Option<u64>, Option<WasmStr>)| {
-            Box::new(async move {
-                let message = message.map(|message| message.to_str(&store).map(|text| (excerpt(&text), text.len())));
-                let (message, bytes) = message.transpose()?.unzip();
-                tell(store.data_mut(), Progress { done, total, message });
-                give_way(&mut store, bytes.unwrap_or(0)).await;
-                Ok(())
-            })
+            let message = message.map(|message| message.to_str(&store).map(|text| excerpt(&text))).transpose()?;
+            tell(store.data_mut(), Progress { done, total, message });
+            Ok(())
         },
     )
 }
 
 fn link_log(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut log = linker.instance("plimsoll:plugin/log@0.1.0")?;
-    log.func_wrap_async("write", |mut store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
-        Box::new(async move {
-            let text = message.to_str(&store)?;
-            let bytes = text.len();
-            store.data().journal.write(level, Source::Log, text.as_bytes());
-            give_way(&mut store, bytes).await;
-            Ok(())
-        })
+    log.func_wrap("write", |store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
+        store.data().journal.write(level, Source::Log, message.to_str(&store)?.as_bytes());
+        Ok(())
     })
 }
 
@@ -151,23 +112,6 @@ fn take_in<R>(
     Some(taken)
 }
 
-/// Lets other tasks run, and the deadline be seen, where host functions have handled enough for this guest.
-async fn give_way(store: &mut StoreContextMut<'_, State>, bytes: usize) {
-    if !store.data_mut().has_to_yield(bytes) {
-        return;
-    }
-    let mut has_yielded = false;
-    // Not tokio's own yield: that one waits for the next look at timers and sockets, up to 61 polls of other tasks away.
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// Passes progress on, unless it does not grow or nobody keeps up with it.
 fn tell(state: &mut State, progress: Progress) {
     let Some(sender) = &state.progress else { return };
@@ -177,12 +121,4 @@ fn tell(state: &mut State, progress: Progress) {
     state.done = Some(progress.done);
     // A full channel drops this one: the next says more anyway. A closed one has no reader.
     let _ = sender.try_send(progress);
-}
-
-fn size(content: &Attachment) -> usize {
-    let bytes = match content {
-        Attachment::Image(blob) | Attachment::Audio(blob) => blob.media_type.len() + blob.data.len(),
-        Attachment::Resource(embedded) => embedded.uri.len() + embedded.media_type.len() + embedded.data.len(),
-    };
-    bytes + ATTACHMENT_OVERHEAD_BYTES
 }

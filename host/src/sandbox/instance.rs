@@ -12,7 +12,8 @@ use wasmtime_wasi_config::WasiConfigVariables;
 
 use super::call::{Progress, Usage};
 use super::journal::Journal;
-use super::limits::{HANDLES, HOST_CALL_BYTES, Limiter, Limits, YIELD_BYTES, YIELD_FUEL};
+use super::limits::{HANDLES, Limiter, Limits};
+use super::turn::Turn;
 use crate::shape::Intake;
 
 /// The data of a store.
@@ -23,13 +24,10 @@ pub(super) struct State {
     pub(super) journal: Journal,
     /// None while a plugin is described: what it then hands over reaches nobody.
     pub(super) intake: Option<Intake>,
-    pub(super) attached_bytes: usize,
     pub(super) progress: Option<mpsc::Sender<Progress>>,
     /// The last `done`, which only grows.
     pub(super) done: Option<u64>,
     limiter: Limiter,
-    /// What host functions have handled since others last ran.
-    handled_bytes: usize,
 }
 
 impl State {
@@ -42,23 +40,10 @@ impl State {
             config,
             journal,
             intake: None,
-            attached_bytes: 0,
             progress: None,
             done: None,
             limiter: Limiter::new(limits),
-            handled_bytes: 0,
         }
-    }
-
-    /// Counts the work of a host function, and says whether others have to run now. Guest code yields by its fuel, of
-    /// which a guest that calls the host all the time spends little.
-    pub(super) fn has_to_yield(&mut self, bytes: usize) -> bool {
-        self.handled_bytes = self.handled_bytes.saturating_add(bytes).saturating_add(HOST_CALL_BYTES);
-        if self.handled_bytes < YIELD_BYTES {
-            return false;
-        }
-        self.handled_bytes = 0;
-        true
     }
 }
 
@@ -69,12 +54,20 @@ impl WasiView for State {
 }
 
 /// A store that is held to the limits. `transfer_bytes` bounds what one call between guest and host may carry.
-pub(super) fn store(engine: &Engine, state: State, limits: &Limits, transfer_bytes: usize) -> wasmtime::Result<Store<State>> {
+pub(super) fn store(
+    engine: &Engine,
+    state: State,
+    limits: &Limits,
+    transfer_bytes: usize,
+    turn: &Arc<Turn>,
+) -> wasmtime::Result<Store<State>> {
     let mut store = Store::new(engine, state);
     store.limiter(|state| &mut state.limiter);
     store.set_fuel(limits.fuel)?;
-    store.fuel_async_yield_interval(Some(YIELD_FUEL))?;
     store.set_hostcall_fuel(transfer_bytes);
+    // A handle that is lent counts once more.
+    store.set_max_component_handles(2 * HANDLES);
+    turn.govern(&mut store)?;
     Ok(store)
 }
 

@@ -22,11 +22,6 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(30_000);
 /// The longest deadline: stock MCP clients hang up at 60 s, and an answer after that reaches nobody.
 pub const MAX_DEADLINE: Duration = Duration::from_millis(60_000);
 
-/// Fuel after which a guest lets others run: about 0.15 ms of a tight loop. A worker of tokio looks at its timers and
-/// sockets every 61 polls, so the interval times 61 (about 9 ms) is how late a busy host may notice anything; at 1 ms it
-/// would be 61. A yield costs well under a microsecond.
-pub(super) const YIELD_FUEL: u64 = 1_000_000;
-
 /// Elements of one table: 65,536. CPython's own table has about 12,000; a .NET guest's was seen with more than 10,000.
 pub(super) const TABLE_ELEMENTS: usize = 1 << 16;
 
@@ -39,8 +34,8 @@ pub(super) const MEMORIES: u32 = 4;
 /// Tables of one component. Two are the rule: the language's own, and that of the shim for its imports.
 pub(super) const TABLES: u32 = 4;
 
-/// Handles of host resources (files, streams, pollables) that one call may hold at a time. A guest that reads a folder
-/// holds a handful; 1,000 is also the usual limit of open files in a process.
+/// Handles of host resources (files, streams, pollables) that one call may hold at a time, or lend to one call of the
+/// host. A guest that reads a folder holds a handful; 1,000 is also the usual limit of open files in a process.
 pub(super) const HANDLES: usize = 1_000;
 
 /// Random bytes of one call of the host: any seed fits (Python takes 2,500), and the host works for microseconds.
@@ -48,17 +43,6 @@ pub(super) const RANDOM_BYTES: u64 = 4_096;
 
 /// Bytes of everything that a plugin says about itself. A listing of 4 MiB is more than a million tokens.
 pub(super) const DESCRIPTION_BYTES: usize = 4 << 20;
-
-/// Bytes of the attachments of one answer: 16 MiB, several photographs. A reply's cap is far lower unless the operator
-/// raises it.
-pub(super) const ATTACHMENT_BYTES: usize = 16 << 20;
-
-/// Bytes that host functions handle for a guest before others run: at the measured 1 GB/s about 0.25 ms, in proportion
-/// to [`YIELD_FUEL`].
-pub(super) const YIELD_BYTES: usize = 256 << 10;
-
-/// What the call of a host function counts towards [`YIELD_BYTES`], whatever it carries: about a microsecond.
-pub(super) const HOST_CALL_BYTES: usize = 1 << 10;
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,6 @@ use wasmtime::component::{Component, InstancePre};
 use wasmtime::{Engine, Store};
 use wasmtime_wasi_config::WasiConfigVariables;
 
-use super::call::before;
 use super::engine::Sandbox;
 use super::failure;
 use super::grants::Grants;
@@ -21,6 +20,7 @@ use super::inspect::{self, Inspection};
 use super::instance::State;
 use super::journal::Journal;
 use super::limits::{DESCRIPTION_BYTES, Limits, MAX_DEADLINE};
+use super::turn::Turn;
 use crate::contract::backend_adapter::BackendAdapterPre;
 use crate::contract::tool_handler::ToolHandlerPre;
 use crate::contract::{BackendSelection, Collection, Fault, Tool};
@@ -268,8 +268,9 @@ impl Plugin {
             bail!("describing it failed: busy: no slot came free within {} ms", self.limits.deadline.as_millis());
         };
         let journal = Journal::new(self.name.clone(), subject, "load");
-        let mut store = self.store(journal, DESCRIPTION_BYTES)?;
-        let outcome = before(deadline, self.listing(&mut store)).await;
+        let turn = Turn::new();
+        let mut store = self.store(journal, DESCRIPTION_BYTES, &turn)?;
+        let outcome = turn.run(deadline, self.listing(&mut store)).await;
         if let Some(Err(error)) = &outcome
             && failure::is_hostcall_fuel(error)
         {

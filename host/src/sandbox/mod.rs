@@ -2,8 +2,8 @@
 //!
 //! A [`Sandbox`] is one engine. It makes a [`Plugin`] of a component once, and [`Plugin::call`] runs each call in a store
 //! and an instance of its own, under fuel, memory and a deadline, with nothing of WASI but what was granted. One mechanism
-//! gives fairness and both time limits: a guest yields every so much fuel, and host functions every so many bytes, and
-//! whoever waits for the guest drops it at the deadline.
+//! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time, and
+//! whoever waits for it drops it at the deadline.
 //!
 //! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. What an answer is worth and how
 //! it is cut to size is [`crate::shape`]'s affair.
@@ -18,6 +18,7 @@ mod instance;
 mod journal;
 mod limits;
 mod load;
+mod turn;
 
 pub use call::{Called, Failed, Progress, Request, Usage};
 pub use engine::{Sandbox, SandboxOptions};
