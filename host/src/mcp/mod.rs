@@ -3,8 +3,10 @@
 //! The only place that knows rmcp. Owns: how a [`Reply`](crate::shape::Reply) becomes a tool result, protocol errors,
 //! progress and cancellation. Everything that is sent was sealed by [`crate::shape`].
 
+mod progress;
 mod result;
 mod server;
+mod stdio;
 mod transport;
 
 pub use transport::{http, stdio};

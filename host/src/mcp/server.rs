@@ -1,33 +1,24 @@
 //! What the host answers to MCP requests.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rmcp::ErrorData as McpError;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::result;
+use super::{progress, result};
 use crate::call::{Caller, Host};
-use crate::sandbox::Progress;
 use crate::shape::excerpt;
 
 /// How long a client may take a listing as fresh. A change is announced, so this only bounds clients that do not listen.
 const LISTING_TTL: Duration = Duration::from_secs(60);
-
-/// How often a call that says nothing itself tells its client that it is still running: often enough for the shortest
-/// idle limits of clients, which are in the tens of seconds.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-
-/// How many progress messages of a plugin may wait for their client before new ones are dropped.
-const PROGRESS_QUEUE: usize = 16;
 
 const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
 returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
@@ -102,23 +93,29 @@ impl ServerHandler for Server {
             return Err(McpError::invalid_params(format!("Unknown tool: {}", excerpt(&request.name)), None));
         };
         let arguments: Map<String, Value> = request.arguments.unwrap_or_default();
-        let (progress, said) = mpsc::channel(PROGRESS_QUEUE);
-        let call = self.host.call(&caller, &tool, arguments, Some(progress));
+        let (sender, said) = mpsc::channel(progress::QUEUE);
+        let call = self.host.call(&caller, &tool, arguments, Some(sender));
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(McpError::internal_error("the call was cancelled", None)),
-            reply = with_progress(call, said, &context) => Ok(result::of_reply(&reply).into()),
+            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply).into()),
         }
     }
 
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, McpError> {
         // A known method whose parameters do not parse arrives here; it is not an unknown method.
-        let known = ["tools/call", "tools/list", "server/discover", "initialize", "subscriptions/listen"];
-        if known.contains(&request.method.as_str()) {
+        let is_modern = context.meta.protocol_version().is_some();
+        let is_known = match request.method.as_str() {
+            "tools/call" | "tools/list" | "server/discover" | "subscriptions/listen" => true,
+            // The modern era has no handshake.
+            "initialize" => !is_modern,
+            _ => false,
+        };
+        if is_known {
             let expected = match request.method.as_str() {
                 "tools/call" => ": expected \"name\" (a string) and \"arguments\" (an object)",
                 _ => "",
@@ -130,40 +127,5 @@ impl ServerHandler for Server {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         Some(requested.clone())
-    }
-}
-
-/// Runs a call and tells its client how it goes on: what the plugin says, or else that it is still running.
-async fn with_progress<T>(
-    call: impl Future<Output = T>,
-    mut said: mpsc::Receiver<Progress>,
-    context: &RequestContext<RoleServer>,
-) -> T {
-    tokio::pin!(call);
-    let Some(token) = context.meta.get_progress_token() else {
-        return call.await;
-    };
-    let begun = Instant::now();
-    let mut is_speaking = false;
-    let mut heartbeat = tokio::time::interval(HEARTBEAT);
-    heartbeat.reset();
-    loop {
-        let message = tokio::select! {
-            biased;
-            Some(progress) = said.recv() => {
-                is_speaking = true;
-                let mut message = ProgressNotificationParam::new(token.clone(), progress.done as f64);
-                message.total = progress.total.map(|total| total as f64);
-                message.message = progress.message.as_deref().map(excerpt);
-                message
-            }
-            result = &mut call => return result,
-            _ = heartbeat.tick(), if !is_speaking => {
-                let seconds = begun.elapsed().as_secs();
-                ProgressNotificationParam::new(token.clone(), seconds as f64).with_message(format!("running for {seconds} s"))
-            }
-        };
-        // A client that does not take progress still gets its result.
-        let _ = context.peer.notify_progress(message).await;
     }
 }

@@ -9,11 +9,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
+use super::stdio::Lines;
 use crate::call::Host;
 
 /// Serves one client over standard input and output, until it closes them or `stop` fires.
 pub async fn stdio(host: Arc<Host>, stop: CancellationToken) -> anyhow::Result<()> {
-    let service = Server::new(host).serve_with_ct(rmcp::transport::stdio_pipes(), stop).await;
+    let service = Server::new(host).serve_with_ct(Lines::new(rmcp::transport::stdio_pipes()), stop).await;
     match service {
         Ok(running) => {
             running.waiting().await?;
