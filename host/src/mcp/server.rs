@@ -9,7 +9,7 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
     ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -19,6 +19,9 @@ use crate::shape::excerpt;
 
 /// How long a client may take a listing as fresh. A change is announced, so this only bounds clients that do not listen.
 const LISTING_TTL: Duration = Duration::from_secs(60);
+
+/// How often a session of the handshake eras is looked at while nothing changes.
+const SESSION_CHECK: Duration = Duration::from_secs(30);
 
 const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
 returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
@@ -49,7 +52,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         ServerConfig::new(capabilities).with_server_info(server_info()).with_instructions(INSTRUCTIONS)
     }
 
@@ -65,6 +68,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, McpError> {
+        self.host.ready().await;
         let catalog = self.host.catalog();
         let cursor = request.and_then(|request| request.cursor);
         let Some(page) = catalog.listing().page(cursor.as_deref()) else {
@@ -88,6 +92,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, McpError> {
+        self.host.ready().await;
         let caller = Self::caller(&context);
         let Some(tool) = self.host.tool(&caller, &request.name) else {
             return Err(McpError::invalid_params(format!("Unknown tool: {}", excerpt(&request.name)), None));
@@ -125,7 +130,36 @@ impl ServerHandler for Server {
         Err(McpError::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 
+    /// The handshake eras: a session hears of changes from its beginning on.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut changes = self.host.changes();
+        tokio::spawn(async move {
+            while !context.peer.is_transport_closed() {
+                // A session that ends while nothing changes must not stay.
+                let Ok(changed) = tokio::time::timeout(SESSION_CHECK, changes.changed()).await else { continue };
+                if changed.is_err() || context.peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         Some(requested.clone())
+    }
+
+    /// The modern era: whoever listens hears of changes.
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), McpError> {
+        let mut changes = self.host.changes();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 }
