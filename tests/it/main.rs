@@ -16,4 +16,5 @@ mod fleet;
 mod lifecycle;
 mod limits;
 mod readme;
+mod streams;
 mod support;

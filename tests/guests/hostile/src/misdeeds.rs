@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use crate::bindings::plimsoll::plugin::log;
-use crate::bindings::plimsoll::plugin::reply;
+use crate::bindings::plimsoll::plugin::reply::{self, Demand};
 use crate::bindings::plimsoll::plugin::shaping::PushDown;
 use crate::bindings::plimsoll::plugin::types::Fault;
 
@@ -36,6 +36,7 @@ misdeeds! {
     "panic": "Panics, which writes to stderr and aborts." => |_| panic!("a panic, as ordered");
     "exit": "Leaves through wasi:cli/exit with code 3." => |_| std::process::exit(3);
     "recurse": "Calls itself without end." => |_| recurse();
+    "many_rows": "Pushes `count` (1,000,000) rows of 1,074 bytes in pieces of 64 and returns when it hears enough." => many_rows;
     "flood_rows": "Pushes rows without end, whatever it hears." => |_| flood_rows();
     "flood_one_row": "Pushes one row of `count` (100,000,000) bytes." => flood_one_row;
     "flood_document": "Hands over a document of `count` (200,000,000) bytes." => flood_document;
@@ -114,6 +115,27 @@ fn recurse() -> Result<(), Fault> {
         black_box(deeper(depth + 1)) + black_box(frame)[7]
     }
     Err(Fault::Internal(format!("came back from {}", deeper(0))))
+}
+
+/// An honest stream without an end in sight: 1 GiB where nothing is said.
+fn many_rows(count: Option<u64>) -> Result<(), Fault> {
+    const ROWS_IN_A_PIECE: usize = 64;
+    let count = or(count, 1_000_000);
+    // Every row has 1,074 bytes and a line break: only the digits of its id change.
+    let row = format!("{{\"id\":{:010},\"text\":\"{}\"}}\n", 1_000_000_000_u64, "x".repeat(1_047));
+    let mut piece = row.repeat(ROWS_IN_A_PIECE).into_bytes();
+    for first in (0..count).step_by(ROWS_IN_A_PIECE) {
+        let rows = ROWS_IN_A_PIECE.min(count - first);
+        for index in 0..rows {
+            let id = format!("{:010}", 1_000_000_000 + first + index);
+            let at = index * row.len() + "{\"id\":".len();
+            piece[at..at + id.len()].copy_from_slice(id.as_bytes());
+        }
+        if reply::rows(&piece[..rows * row.len()]) == Demand::Enough {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn flood_rows() -> ! {
