@@ -64,8 +64,10 @@ async function cancel() {
   const beside = await client.callTool({ name: "fleet_show", arguments: { limit: 1 } });
   abort.abort();
   const ended = await neverEnds;
+  const cancelled = performance.now();
   const after = await client.callTool({ name: "fine", arguments: {} });
-  return { ended, beside: beside.content.at(-1).text, after: after.content.at(-1).text };
+  const waited_s = (performance.now() - cancelled) / 1000;
+  return { ended, beside: beside.content.at(-1).text, after: after.content.at(-1).text, waited_s };
 }
 
 const refused = await client.callTool({ name: "fleet_show", arguments: { limit: 101 } });

@@ -8,6 +8,7 @@ The host serves the plugins fleet, conformance and hostile. What is found is jud
 
 import json
 import sys
+import time
 
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
@@ -74,8 +75,10 @@ async def cancel(client):
         tasks.start_soon(never_ends)
         beside = await client.call_tool("fleet_show", {"limit": 1})
         tasks.cancel_scope.cancel()
+    cancelled = time.monotonic()
     after = await client.call_tool("fine", {})
-    return found | {"beside": beside.content[-1].text, "after": after.content[-1].text}
+    waited = time.monotonic() - cancelled
+    return found | {"beside": beside.content[-1].text, "after": after.content[-1].text, "waited_s": waited}
 
 
 async def main():
