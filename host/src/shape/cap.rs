@@ -193,7 +193,7 @@ impl Refused<'_> {
         let has_rows = self.kept.has_rows();
         let frame = page.frame_bytes(page.len().min(1));
         if has_rows && frame > self.room() {
-            return format!(" What is beside its rows is {frame} bytes.");
+            return format!(" What is beside its rows is {} bytes.", page.frame_bytes(0));
         }
         if page.len() == 0 {
             return String::new();

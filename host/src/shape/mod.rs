@@ -5,6 +5,8 @@
 //! that a door sends has passed the cap.
 
 mod ask;
+#[cfg(test)]
+mod behaviour;
 mod cap;
 mod cursor;
 mod fit;

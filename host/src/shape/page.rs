@@ -364,7 +364,7 @@ mod tests {
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let (mut walked, window) = pass(&rows, 7, true, None);
         let mut cursor = next(&window, 7);
-        loop {
+        for _ in 0..rows.len() {
             let (kept, window) = pass(&rows, 7, true, Some(&cursor));
             let counts = window.finish(None, &Narrow::default()).unwrap();
             assert_eq!(counts.before, walked.len() as u64);
