@@ -101,9 +101,7 @@ pub fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
 /// The signing key of this installation; made at first start.
 fn signing_key(file: &Path) -> anyhow::Result<[u8; 32]> {
     if !file.exists() {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| anyhow::anyhow!("making the signing key: {error}"))?;
-        write_new(file, &key).with_context(|| format!("writing the signing key to `{}`", file.display()))?;
+        make_signing_key(file).with_context(|| format!("writing the signing key to `{}`", file.display()))?;
     }
     let key = std::fs::read(file).with_context(|| format!("reading the signing key from `{}`", file.display()))?;
     let Ok(key) = key.as_slice().try_into() else {
@@ -112,20 +110,24 @@ fn signing_key(file: &Path) -> anyhow::Result<[u8; 32]> {
     Ok(key)
 }
 
-/// Writes a file that only the owner can read, whole or not at all; one that is there already stays.
-fn write_new(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// Writes a new key that only the owner can read. Hosts that start at once agree on one, since the folder is locked while
+/// it is made; a host that is killed here leaves nothing that the next start does not use up.
+fn make_signing_key(file: &Path) -> anyhow::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
-    let part = file.with_extension(format!("part-{}", std::process::id()));
-    let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-    out.write_all(bytes)?;
-    out.sync_all()?;
-    // A link does not replace: of two hosts that start at once, one key stays and both use it.
-    match std::fs::hard_link(&part, file) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    let folder = std::fs::File::open(file.parent().unwrap_or(Path::new(".")))?;
+    folder.lock()?;
+    if file.exists() {
+        return Ok(());
     }
-    std::fs::remove_file(&part)
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)?;
+    let part = file.with_extension("part");
+    let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    out.write_all(&key)?;
+    out.sync_all()?;
+    std::fs::rename(&part, file)?;
+    Ok(())
 }
 
 #[cfg(test)]

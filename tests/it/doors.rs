@@ -133,6 +133,7 @@ impl Stdio {
         parse(&self.lines.next().unwrap().unwrap())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand at the call")]
     fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {

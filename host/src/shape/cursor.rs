@@ -336,6 +336,7 @@ mod tests {
         Signer::new([7; 32])
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand at the call")]
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap()
     }

@@ -29,7 +29,6 @@ pub struct Reply {
 static NO_FACTS: LazyLock<String> = LazyLock::new(String::new);
 
 impl Reply {
-    #[expect(clippy::too_many_arguments, reason = "the parts of a reply; only the pipeline puts them together")]
     pub(super) fn answer(
         facts: String,
         body: String,
