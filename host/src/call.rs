@@ -150,7 +150,7 @@ impl Host {
         let budget = BudgetSources { input: ask.max_tokens(), org: self.result_tokens, ..Default::default() }.resolve();
         let _permit = tool.admission.admit(tool.plugin.name(), tool.plugin.limits().deadline).await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
-        let called = tool.plugin.call(request(tool, &ask), intake, progress, id).await.map_err(|failed: Failed| {
+        let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
             failed.refusal
         })?;

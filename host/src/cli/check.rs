@@ -86,8 +86,21 @@ impl Lines {
             // A value may be a secret: its name is enough to see that it is set.
             self.line(&format!("config.{key}"), "(set)", Source::File);
         }
+        for key in plugin.grants.secrets.keys() {
+            self.line(&format!("secrets.{key}"), "(set)", Source::File);
+        }
         for grant in &plugin.grants.files {
-            self.line("files", format!("{} at {}", grant.host.display(), grant.guest), Source::File);
+            let mode = if grant.write { "read and write" } else { "read-only" };
+            self.line("files", format!("{} at {}, {mode}", grant.host.display(), grant.guest), Source::File);
+        }
+        match &plugin.grants.hosts {
+            None => self.line("hosts", "none", Source::Default),
+            Some(hosts) if hosts.is_empty() => self.line("hosts", "none, though it may ask", Source::File),
+            Some(hosts) => {
+                for grant in hosts {
+                    self.line(if grant.is_private() { "private_hosts" } else { "hosts" }, grant, Source::File);
+                }
+            }
         }
         let source = |granted: bool| if granted { Source::File } else { Source::Default };
         self.line("clock", plugin.grants.clock, source(plugin.grants.clock));

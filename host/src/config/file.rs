@@ -61,9 +61,19 @@ pub struct PluginFile {
     /// Values that the plugin reads through `wasi:config/store`.
     #[serde(default)]
     pub config: BTreeMap<String, String>,
-    /// Folders that the plugin may read.
+    /// Values that the plugin reads in the same way under their names, and that are never printed.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, SecretFile>,
+    /// Folders that the plugin may use.
     #[serde(default)]
     pub files: Vec<FileGrantFile>,
+    /// Hosts to which the plugin may send requests: scheme, host or `*.` and a domain, and a port where it is not the
+    /// scheme's own, such as `https://*.example.com:8443`. Their addresses have to be public. An empty list lets a plugin
+    /// import `wasi:http` and denies every request.
+    pub hosts: Option<Vec<String>>,
+    /// The same for hosts whose addresses may be loopback, private, or shared behind a NAT. Link-local ones, such as those of
+    /// cloud metadata, are reached only where an entry is the address itself.
+    pub private_hosts: Option<Vec<String>>,
     /// Whether the plugin may read clocks and wait for them.
     #[serde(default)]
     pub clock: bool,
@@ -78,7 +88,17 @@ pub struct PluginFile {
     pub tools: BTreeMap<String, ToolFile>,
 }
 
-/// A folder of the host under a path of the guest, read-only.
+/// Where a secret comes from: exactly one of the two.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretFile {
+    /// Environment variable of the host that holds it.
+    pub env: Option<String>,
+    /// File that holds it, relative to the config file. A line break at its end is not part of the secret.
+    pub file: Option<PathBuf>,
+}
+
+/// A folder of the host under a path of the guest.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileGrantFile {
@@ -86,6 +106,9 @@ pub struct FileGrantFile {
     pub host: PathBuf,
     /// Path at which the plugin sees it.
     pub guest: String,
+    /// Whether the plugin may also create, change and remove what is in it. Nothing bounds how much it writes.
+    #[serde(default)]
+    pub write: bool,
 }
 
 /// Overrides of one tool's declared shape, field by field.

@@ -4,6 +4,7 @@
 //! own and the source of every value.
 
 mod file;
+mod grants;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ pub use reference::reference;
 
 use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
 use crate::contract;
-use crate::sandbox::{FileGrant, Grants, Limits, MAX_DEADLINE};
+use crate::sandbox::{Grants, Limits, MAX_DEADLINE};
 use crate::shape::{DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES};
 
 /// Where the HTTP doors listen by default: on loopback, since a host without keys is for one user.
@@ -296,18 +297,10 @@ fn resolve_plugin(
     for tool in file.tools.iter() {
         check_tool(tool.1).with_context(|| format!("`{place}.tools.{}`", tool.0))?;
     }
+    let grants = grants::resolve(&file, folder, &place)?;
     Ok(PluginConfig {
         component: plugins_folder.join(file.component.unwrap_or_else(|| PathBuf::from(format!("{name}.wasm")))),
-        grants: Grants {
-            config: file.config,
-            files: file
-                .files
-                .into_iter()
-                .map(|grant| FileGrant { host: folder.join(grant.host), guest: grant.guest })
-                .collect(),
-            clock: file.clock,
-            random: file.random,
-        },
+        grants,
         limits: limits.overridden(&file.limits, &format!("{place}.limits"))?,
         tools: file.tools,
         name,

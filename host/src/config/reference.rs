@@ -14,6 +14,7 @@ pub fn reference() -> String {
         ("Top level", "", "File"),
         ("`[limits]` and `[plugins.NAME.limits]`", "limits", "LimitsFile"),
         ("`[plugins.NAME]`", "plugin", "PluginFile"),
+        ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
         ("`horizon = { … }`", "", "HorizonFile"),
@@ -63,7 +64,7 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
         ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
-        ("PluginFile", _, "clock" | "random") => String::from("false"),
+        ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => String::from("false"),
         _ => String::new(),
     }
 }

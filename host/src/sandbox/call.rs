@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use wasmtime::Store;
 
 use super::failure;
+use super::http::Requests;
 use super::instance::{self, State};
 use super::journal::Journal;
 use super::load::{Plugin, Pre};
@@ -96,13 +97,14 @@ pub struct Failed {
 impl Plugin {
     /// Makes one call in an instance of its own.
     ///
-    /// What the plugin hands over goes into `intake`. Progress goes to `progress` as long as there is room. `id` names
-    /// the call in the log. Dropping the future ends the guest at once.
+    /// What the plugin hands over goes into `intake`. Progress goes to `progress` as long as there is room. `tenant` and
+    /// `id` name the call in the log. Dropping the future ends the guest at once.
     pub async fn call(
         &self,
         request: Request,
         intake: Intake,
         progress: Option<mpsc::Sender<Progress>>,
+        tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
         let started = Instant::now();
@@ -113,9 +115,9 @@ impl Plugin {
         let Some(_slot) = self.slot(deadline).await else {
             return Err(fail(failure::busy(self.limits.deadline), Usage::default()));
         };
-        let journal = Journal::new(self.name.clone(), request.subject(), id);
+        let journal = Journal::new(self.name.clone(), request.subject(), tenant, id);
         let turn = Turn::new();
-        let mut store = match self.store(journal, self.list_bytes(), &turn) {
+        let mut store = match self.store(journal, self.list_bytes(), deadline, &turn) {
             Ok(store) => store,
             Err(error) => return Err(fail(failure::ungranted(&error), Usage::default())),
         };
@@ -180,9 +182,16 @@ impl Plugin {
         Some(slot.expect("the semaphore is never closed"))
     }
 
-    pub(super) fn store(&self, journal: Journal, transfer_bytes: usize, turn: &Arc<Turn>) -> anyhow::Result<Store<State>> {
+    pub(super) fn store(
+        &self,
+        journal: Journal,
+        transfer_bytes: usize,
+        deadline: Instant,
+        turn: &Arc<Turn>,
+    ) -> anyhow::Result<Store<State>> {
         let wasi = self.grants.wasi(&journal)?;
-        let state = State::new(wasi, self.config.clone(), journal, &self.limits);
+        let requests = Requests::new(self.hosts.clone(), deadline, journal.clone());
+        let state = State::new(wasi, requests, self.config.clone(), journal, &self.limits);
         Ok(instance::store(self.sandbox.engine(), state, &self.limits, transfer_bytes, turn)?)
     }
 

@@ -1,7 +1,7 @@
-//! What the host offers to guests: the contract's `reply` and `log`, `wasi:config/store`, and the harmless part of WASI.
+//! What the host offers to guests: the contract's `reply` and `log`, `wasi:config/store`, outgoing HTTP, and the harmless part of WASI.
 //!
 //! The linker holds all that any plugin may be granted; what one plugin may have is decided at load, by
-//! [`inspect`](super::inspect). Sockets and HTTP are not in it.
+//! [`inspect`](super::inspect). Sockets are not in it: HTTP goes through [`http`](super::http), which knows the grants.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use wasmtime::StoreContextMut;
@@ -11,6 +11,8 @@ use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::{cli, filesystem, random};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi_config::WasiConfig;
+use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_types};
+use wasmtime_wasi_http::{WasiHttp, WasiHttpView as _};
 
 use super::call::Progress;
 use super::instance::State;
@@ -27,6 +29,8 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     link_reply(linker)?;
     link_log(linker)?;
     wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| WasiConfig::from(&*state.config))?;
+    outgoing_handler::add_to_linker::<State, WasiHttp>(linker, State::http)?;
+    http_types::add_to_linker::<State, WasiHttp>(linker, &http_types::LinkOptions::default(), State::http)?;
     link_wasi(linker)
 }
 

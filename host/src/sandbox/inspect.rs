@@ -17,15 +17,20 @@ enum Needs {
     Nothing,
     Clock,
     Random,
+    Hosts,
 }
 
 impl Needs {
+    /// All that have a line, in the order of a plugin's entry.
+    const GRANTED: [Self; 3] = [Self::Clock, Self::Random, Self::Hosts];
+
     /// The line of the entry that grants it.
     fn line(self) -> Option<&'static str> {
         match self {
             Self::Nothing => None,
             Self::Clock => Some("clock = true"),
             Self::Random => Some("random = true"),
+            Self::Hosts => Some("hosts = [\"https://HOST\"]"),
         }
     }
 
@@ -34,6 +39,9 @@ impl Needs {
             Self::Nothing => true,
             Self::Clock => grants.clock,
             Self::Random => grants.random,
+            // An empty list grants the interface, and then denies every request: the runtimes of some languages import it
+            // whether or not the plugin sends any.
+            Self::Hosts => grants.hosts.is_some(),
         }
     }
 }
@@ -76,6 +84,7 @@ pub(super) const OFFERED: &[Package] = &[
     Package { name: "wasi:io", version: "0.2.12", needs: Needs::Nothing, interfaces: &["error", "poll", "streams"] },
     Package { name: "wasi:filesystem", version: "0.2.12", needs: Needs::Nothing, interfaces: &["preopens", "types"] },
     Package { name: "wasi:clocks", version: "0.2.12", needs: Needs::Clock, interfaces: &["monotonic-clock", "wall-clock"] },
+    Package { name: "wasi:http", version: "0.2.12", needs: Needs::Hosts, interfaces: &["outgoing-handler", "types"] },
     Package { name: "wasi:random", version: "0.2.12", needs: Needs::Random, interfaces: &["insecure", "insecure-seed", "random"] },
 ];
 
@@ -94,6 +103,17 @@ pub struct Inspection {
     pub missing: Vec<String>,
     /// The imports behind `needed`.
     wanted: Vec<(String, Needs)>,
+}
+
+/// An import that needs a line of the plugin's entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    /// The interface with its version.
+    pub import: String,
+    /// The line that grants it.
+    pub line: &'static str,
+    /// Whether the entry grants it.
+    pub is_granted: bool,
 }
 
 /// The hint that lists all that the host offers.
@@ -119,7 +139,7 @@ pub(super) fn inspect(engine: &Engine, component: &Component) -> Inspection {
         inspection.imports.push(name.to_owned());
         inspection.classify(name, is_used(engine, &import.ty));
     }
-    for needs in [Needs::Clock, Needs::Random] {
+    for needs in Needs::GRANTED {
         if inspection.wanted.iter().any(|(_, wanted)| *wanted == needs) {
             inspection.needed.extend(needs.line().map(str::to_owned));
         }
@@ -145,11 +165,19 @@ impl Inspection {
             }
             // Types alone, which some interface of the component's own packages defines: nothing to link.
             None if !is_used => {}
-            None if interface.starts_with("wasi:sockets/") || interface.starts_with("wasi:http/") => {
-                self.missing.push(format!("it wants `{import}`, the host offers plugins no network"));
+            None if interface.starts_with("wasi:sockets/") => {
+                self.missing.push(format!("it wants `{import}`, the host offers no sockets, only `wasi:http/outgoing-handler`"));
             }
             None => self.missing.push(format!("it wants `{import}`, the host offers nothing of that name")),
         }
+    }
+
+    /// What of it needs a grant, against what is granted.
+    pub fn wants(&self, grants: &Grants) -> Vec<Want> {
+        let want = |(import, needs): &(String, Needs)| {
+            Some(Want { import: import.clone(), line: needs.line()?, is_granted: needs.is_granted(grants) })
+        };
+        self.wanted.iter().filter_map(want).collect()
     }
 
     /// The world, or what was expected and what the component exports.
@@ -184,7 +212,7 @@ impl Inspection {
             return Ok(());
         }
         let wanted = refused.iter().map(|(import, _)| format!("`{import}`")).collect::<Vec<_>>().join(", ");
-        let lines = [Needs::Clock, Needs::Random]
+        let lines = Needs::GRANTED
             .into_iter()
             .filter(|needs| refused.iter().any(|(_, refused)| refused == needs))
             .filter_map(Needs::line)

@@ -9,8 +9,10 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_config::WasiConfigVariables;
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::call::{Progress, Usage};
+use super::http::Requests;
 use super::journal::Journal;
 use super::limits::{HANDLES, Limiter, Limits};
 use super::turn::Turn;
@@ -20,6 +22,7 @@ use crate::shape::Intake;
 pub(super) struct State {
     wasi: WasiCtx,
     resources: ResourceTable,
+    requests: Requests,
     pub(super) config: Arc<WasiConfigVariables>,
     pub(super) journal: Journal,
     /// None while a plugin is described: what it then hands over reaches nobody.
@@ -31,12 +34,19 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(wasi: WasiCtx, config: Arc<WasiConfigVariables>, journal: Journal, limits: &Limits) -> Self {
+    pub(super) fn new(
+        wasi: WasiCtx,
+        requests: Requests,
+        config: Arc<WasiConfigVariables>,
+        journal: Journal,
+        limits: &Limits,
+    ) -> Self {
         let mut resources = ResourceTable::new();
         resources.set_max_capacity(HANDLES);
         Self {
             wasi,
             resources,
+            requests,
             config,
             journal,
             intake: None,
@@ -50,6 +60,13 @@ impl State {
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.resources }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        let Requests { context, gate } = &mut self.requests;
+        WasiHttpCtxView { ctx: context, table: &mut self.resources, hooks: gate }
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) enum Source {
     Log,
     Stdout,
     Stderr,
+    /// The host itself, about what the guest asked of it.
+    Host,
 }
 
 impl Source {
@@ -40,6 +42,7 @@ impl Source {
             Self::Log => "log",
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
+            Self::Host => "host",
         }
     }
 
@@ -57,23 +60,30 @@ pub(super) struct Journal(Arc<Entries>);
 struct Entries {
     plugin: Arc<str>,
     tool: String,
+    tenant: String,
     call: String,
     lines: AtomicU32,
 }
 
 impl Journal {
-    pub(super) fn new(plugin: Arc<str>, tool: &str, call: &str) -> Self {
-        Self(Arc::new(Entries { plugin, tool: tool.to_owned(), call: call.to_owned(), lines: AtomicU32::new(0) }))
+    pub(super) fn new(plugin: Arc<str>, tool: &str, tenant: &str, call: &str) -> Self {
+        Self(Arc::new(Entries {
+            plugin,
+            tool: tool.to_owned(),
+            tenant: tenant.to_owned(),
+            call: call.to_owned(),
+            lines: AtomicU32::new(0),
+        }))
     }
 
     /// Writes one line.
     pub(super) fn write(&self, level: Level, source: Source, text: &[u8]) {
-        let Entries { plugin, tool, call, lines } = &*self.0;
+        let Entries { plugin, tool, tenant, call, lines } = &*self.0;
         // The count stays far below an overflow: a call that wrote this often has long met its deadline.
         match lines.fetch_add(1, Ordering::Relaxed) {
             count if count < MAX_LINES => {}
             MAX_LINES => {
-                tracing::warn!(target: TARGET, %plugin, tool, call, "further lines of this call are dropped after {MAX_LINES}");
+                tracing::warn!(target: TARGET, %plugin, tool, tenant, call, "further lines of this call are dropped after {MAX_LINES}");
                 return;
             }
             _ => {
@@ -84,10 +94,10 @@ impl Journal {
         let source = source.as_str();
         let text = printable(text);
         match level {
-            Level::Debug => tracing::debug!(target: TARGET, %plugin, tool, call, source, "{text}"),
-            Level::Info => tracing::info!(target: TARGET, %plugin, tool, call, source, "{text}"),
-            Level::Warn => tracing::warn!(target: TARGET, %plugin, tool, call, source, "{text}"),
-            Level::Error => tracing::error!(target: TARGET, %plugin, tool, call, source, "{text}"),
+            Level::Debug => tracing::debug!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
+            Level::Info => tracing::info!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
+            Level::Warn => tracing::warn!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
+            Level::Error => tracing::error!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
         }
     }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
+use crate::shape::DEFAULT_INTAKE_BYTES;
+
 /// Fuel of one call: 10,000,000,000 units, roughly one an instruction. That is about 1.4 s of a tight loop; a JavaScript
 /// guest spends 40,000,000 on 1,000 rows, so an honest call stays far below.
 pub const DEFAULT_FUEL: u64 = 10_000_000_000;
@@ -40,6 +42,20 @@ pub(super) const HANDLES: usize = 1_000;
 
 /// Random bytes of one call of the host: any seed fits (Python takes 2,500), and the host works for microseconds.
 pub(super) const RANDOM_BYTES: u64 = 4_096;
+
+/// Bytes of one request's body, and of one answer's: as many as a plugin may hand over by default.
+pub(super) const BODY_BYTES: u64 = DEFAULT_INTAKE_BYTES as u64;
+
+/// Bytes of one set of header fields, with what the host keeps around them: wasmtime-wasi-http's default. Servers commonly
+/// stop at 8 to 32 KiB.
+pub(super) const FIELDS_BYTES: usize = 128 << 10;
+
+/// Requests of one call whose answers are not yet read. Browsers open 6 connections to a host; a guest that gathers from
+/// several needs a few of these.
+pub(super) const REQUESTS: usize = 32;
+
+/// Bytes of a request's body that the host takes from a guest at a time, and so keeps for each request that is written.
+pub(super) const REQUEST_CHUNK_BYTES: usize = 64 << 10;
 
 /// Bytes of everything that a plugin says about itself. A listing of 4 MiB is more than a million tokens.
 pub(super) const DESCRIPTION_BYTES: usize = 4 << 20;

@@ -16,6 +16,7 @@ use wasmtime_wasi_config::WasiConfigVariables;
 use super::engine::Sandbox;
 use super::failure;
 use super::grants::Grants;
+use super::hosts::HostGrant;
 use super::inspect::{self, Inspection};
 use super::instance::State;
 use super::journal::Journal;
@@ -78,6 +79,8 @@ pub struct Plugin {
     pub(super) grants: Grants,
     /// The granted values in the form in which each store wants them.
     pub(super) config: Arc<WasiConfigVariables>,
+    /// The granted hosts, which each store shares.
+    pub(super) hosts: Arc<[HostGrant]>,
     pub(super) limits: Limits,
     description: Description,
     imports: Vec<String>,
@@ -152,7 +155,8 @@ impl Sandbox {
             name: name.into(),
             sandbox: self.clone(),
             pre: self.link(&component, world)?,
-            config: Arc::new(grants.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            config: Arc::new(grants.values().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            hosts: grants.hosts.iter().flatten().cloned().collect(),
             grants,
             limits,
             description: Description::Tools(Vec::new()),
@@ -267,9 +271,9 @@ impl Plugin {
         let Some(_slot) = self.slot(deadline).await else {
             bail!("describing it failed: busy: no slot came free within {} ms", self.limits.deadline.as_millis());
         };
-        let journal = Journal::new(self.name.clone(), subject, "load");
+        let journal = Journal::new(self.name.clone(), subject, "", "load");
         let turn = Turn::new();
-        let mut store = self.store(journal, DESCRIPTION_BYTES, &turn)?;
+        let mut store = self.store(journal, DESCRIPTION_BYTES, deadline, &turn)?;
         let outcome = turn.run(deadline, self.listing(&mut store)).await;
         if let Some(Err(error)) = &outcome
             && failure::is_hostcall_fuel(error)

@@ -5,27 +5,33 @@
 //! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time, and
 //! whoever waits for it drops it at the deadline.
 //!
-//! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. What an answer is worth and how
+//! What is deliberately absent: epochs, a watchdog thread, reused instances, connections that outlive a call, and sockets. What an answer is worth and how
 //! it is cut to size is [`crate::shape`]'s affair.
 
+mod address;
 mod call;
 mod engine;
 mod failure;
 mod grants;
+mod hosts;
+mod http;
 mod imports;
 mod inspect;
 mod instance;
 mod journal;
 mod limits;
 mod load;
+mod secret;
 mod turn;
 
 pub use call::{Called, Failed, Progress, Request, Usage};
 pub use engine::{Sandbox, SandboxOptions};
 pub use grants::{FileGrant, Grants};
-pub use inspect::Inspection;
+pub use hosts::HostGrant;
+pub use inspect::{Inspection, Want};
 pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, MAX_DEADLINE};
 pub use load::{Description, Plugin, World};
+pub use secret::Secret;
 
 #[cfg(test)]
 mod tests;

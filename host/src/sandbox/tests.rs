@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use wasmtime::component::Component;
 
 use super::grants::{FileGrant, Grants};
+use super::http::Requests;
 use super::instance::{self, State};
 use super::journal::{Journal, MAX_LINES};
 use super::limits::Limits;
@@ -73,7 +74,7 @@ fn tool(name: &str, count: Option<u64>) -> Request {
 }
 
 async fn call(plugin: &Plugin, name: &str) -> Result<Called, Failed> {
-    plugin.call(tool(name, None), intake(), None, "test").await
+    plugin.call(tool(name, None), intake(), None, "crew", "test").await
 }
 
 async fn fails(plugin: &Plugin, name: &str) -> Failed {
@@ -182,10 +183,10 @@ async fn what_is_wrong_with_an_answer_is_the_intakes_affair() {
 async fn a_large_document_is_taken_in_beside_the_worker() {
     let limits = Limits { fuel: u64::MAX, memory_bytes: 128 << 20, deadline: Duration::from_secs(20) };
     let plugin = hostile(limits).await;
-    let called = plugin.call(tool("flood_document", Some(3 << 20)), intake(), None, "test").await;
+    let called = plugin.call(tool("flood_document", Some(3 << 20)), intake(), None, "crew", "test").await;
     assert_eq!(called.map_err(|failed| failed.refusal).unwrap().intake.bytes_in, 3 << 20);
     // A list that the guest can hold is a matter of the intake's bound, not of the boundary's.
-    let called = plugin.call(tool("flood_document", Some(80 << 20)), intake(), None, "test").await;
+    let called = plugin.call(tool("flood_document", Some(80 << 20)), intake(), None, "crew", "test").await;
     assert_eq!(called.map_err(|failed| failed.refusal).unwrap().intake.too_large, Some(80 << 20));
 }
 
@@ -193,7 +194,7 @@ async fn a_large_document_is_taken_in_beside_the_worker() {
 async fn progress_only_grows_and_is_dropped_where_nobody_keeps_up() {
     let plugin = hostile(PATIENT).await;
     let (sender, mut receiver) = mpsc::channel(8);
-    plugin.call(tool("progress_back", None), intake(), Some(sender), "test").await.map_err(|failed| failed.refusal).unwrap();
+    plugin.call(tool("progress_back", None), intake(), Some(sender), "crew", "test").await.map_err(|failed| failed.refusal).unwrap();
     let mut seen = Vec::new();
     while let Some(progress) = receiver.recv().await {
         seen.push((progress.done, progress.total));
@@ -202,7 +203,7 @@ async fn progress_only_grows_and_is_dropped_where_nobody_keeps_up() {
 
     let (sender, mut receiver) = mpsc::channel(2);
     let plugin = hostile(SMALL).await;
-    let failed = plugin.call(tool("flood_progress", None), intake(), Some(sender), "test").await;
+    let failed = plugin.call(tool("flood_progress", None), intake(), Some(sender), "crew", "test").await;
     assert!(failed.is_err());
     let mut seen = Vec::new();
     while let Some(progress) = receiver.recv().await {
@@ -289,7 +290,7 @@ async fn a_caller_who_leaves_ends_the_guest_at_once() {
 async fn a_guest_sees_what_it_was_granted_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("record.json"), "{}").unwrap();
-    let files = vec![FileGrant { host: folder.path().to_owned(), guest: "/data".into() }];
+    let files = vec![FileGrant { host: folder.path().to_owned(), guest: "/data".into(), write: false }];
     let grants = Grants { files, ..granted() };
     let plugin = SANDBOX.load("hostile", &guest("hostile.wasm"), grants, SMALL).await.unwrap();
     let called = call(&plugin, "look_around").await.map_err(|failed| failed.refusal).unwrap();
@@ -315,7 +316,7 @@ async fn a_guest_sees_what_it_was_granted_and_nothing_else() {
 async fn a_request_for_the_other_world_is_refused() {
     let plugin = hostile(SMALL).await;
     let request = Request::Get { collection: "any".into(), key: "1".into() };
-    let failed = plugin.call(request, intake(), None, "test").await.err().unwrap();
+    let failed = plugin.call(request, intake(), None, "crew", "test").await.err().unwrap();
     assert_eq!(failed.refusal.error, Code::NotFound);
 }
 
@@ -402,14 +403,15 @@ async fn p5_an_import_that_is_not_offered_is_refused_with_what_is() {
          hint: the host offers `plimsoll:plugin@0.1.0` (log, reply, shaping, types), `wasi:config@0.2.0-rc.1` (store), \
          `wasi:cli@0.2.12` (environment, exit, stderr, stdin, stdout, terminal-input, terminal-output, terminal-stderr, \
          terminal-stdin, terminal-stdout), `wasi:io@0.2.12` (error, poll, streams), `wasi:filesystem@0.2.12` (preopens, \
-         types), `wasi:clocks@0.2.12` (monotonic-clock, wall-clock), `wasi:random@0.2.12` (insecure, insecure-seed, random)"
+         types), `wasi:clocks@0.2.12` (monotonic-clock, wall-clock), `wasi:http@0.2.12` (outgoing-handler, types), \
+         `wasi:random@0.2.12` (insecure, insecure-seed, random)"
     );
-    let network = component_with_imports(&["wasi:http/outgoing-handler@0.2.3", "wasi:sockets/tcp@0.2.6"]);
+    let network = component_with_imports(&["wasi:http/incoming-handler@0.2.3", "wasi:sockets/tcp@0.2.6"]);
     let error = refused_as(&network, granted(), SMALL).await;
     assert!(
         error.starts_with(
-            "it wants `wasi:http/outgoing-handler@0.2.3`, the host offers plugins no network\n\
-             it wants `wasi:sockets/tcp@0.2.6`, the host offers plugins no network\n\
+            "it wants `wasi:http/incoming-handler@0.2.3`, the host offers nothing of that name\n\
+             it wants `wasi:sockets/tcp@0.2.6`, the host offers no sockets, only `wasi:http/outgoing-handler`\n\
              hint: the host offers `plimsoll:plugin@0.1.0`"
         ),
         "{error}"
@@ -429,6 +431,12 @@ async fn an_import_that_is_not_granted_is_refused_with_the_lines_to_add() {
         refused_as(&component, Grants::default(), SMALL).await,
         "it wants `wasi:clocks/wall-clock@0.2.0`, `wasi:random/insecure-seed@0.2.6`, which its entry does not grant\n\
          hint: add to `plimsoll.toml`\n[plugins.hostile]\nclock = true\nrandom = true"
+    );
+    let requests = component_with_imports(&["wasi:http/outgoing-handler@0.2.3"]);
+    assert_eq!(
+        refused_as(&requests, granted(), SMALL).await,
+        "it wants `wasi:http/outgoing-handler@0.2.3`, which its entry does not grant\n\
+         hint: add to `plimsoll.toml`\n[plugins.hostile]\nhosts = [\"https://HOST\"]"
     );
     let inspection = SANDBOX.imports(&component).unwrap();
     assert_eq!(inspection.needed, ["clock = true", "random = true"]);
@@ -488,6 +496,8 @@ fn all_that_is_offered_is_linked() {
         "log/write",
         "reply/rows",
         "store/get",
+        "outgoing-handler/handle",
+        "types/http-error-code",
         "environment/get-arguments",
         "exit/exit",
         "stderr/get-stderr",
@@ -517,7 +527,10 @@ fn all_that_is_offered_is_linked() {
                 continue;
             }
             let name = format!("{}/{interface}@{}", package.name, package.version);
-            let function = names.iter().find_map(|known| known.strip_prefix(interface)?.strip_prefix('/')).unwrap();
+            let is_of_http = package.name == "wasi:http";
+            let known = |known: &&&str| known.split_once('/').unwrap().0 == *interface && known.contains("http-error") == is_of_http;
+            let is_handler = |name: &&&str| name.starts_with("outgoing-handler/") && *interface == "outgoing-handler";
+            let function = names.iter().find(|name| known(name) || is_handler(name)).unwrap().split_once('/').unwrap().1;
             let mut linker = SANDBOX.linker().clone();
             // What is there already cannot be defined once more.
             let error = linker.instance(&name).unwrap().func_wrap(function, |_, (): ()| Ok(())).unwrap_err();
@@ -560,8 +573,9 @@ fn component_with_imports(names: &[&str]) -> Vec<u8> {
 async fn instantiated(text: &str, limits: Limits) -> Result<(), Refusal> {
     let component = Component::from_binary(SANDBOX.engine(), &wat::parse_str(text).unwrap()).unwrap();
     let pre = SANDBOX.linker().instantiate_pre(&component).unwrap();
-    let journal = Journal::new("text".into(), "none", "test");
-    let state = State::new(Grants::default().wasi(&journal).unwrap(), Arc::default(), journal, &limits);
+    let journal = Journal::new("text".into(), "none", "", "test");
+    let requests = Requests::new(Arc::default(), Instant::now() + limits.deadline, journal.clone());
+    let state = State::new(Grants::default().wasi(&journal).unwrap(), requests, Arc::default(), journal, &limits);
     let turn = Turn::new();
     let mut store = instance::store(SANDBOX.engine(), state, &limits, limits.memory_bytes as usize, &turn).unwrap();
     match turn.run(Instant::now() + limits.deadline, pre.instantiate_async(&mut store)).await {
@@ -704,7 +718,7 @@ async fn a_guest_that_floods_the_log_is_cut_in_length_and_number() {
 #[tokio::test]
 async fn a_panic_goes_to_the_log_with_plugin_tool_and_call() {
     let log = log_of("panic").await;
-    assert!(log.contains(r#"plugin=hostile tool="panic" call="test" source="stderr""#), "{log}");
+    assert!(log.contains(r#"plugin=hostile tool="panic" tenant="crew" call="test" source="stderr""#), "{log}");
     assert!(log.contains("a panic, as ordered"), "{log}");
     assert!(log.contains("the plugin broke: "), "{log}");
 }
