@@ -1,4 +1,5 @@
-# `make demo` and `make test` do all the set-up they need; both are quick when run again.
+# `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
+# with the features that its tests need, so that no dependency is built twice.
 
 .PHONY: demo test lint guests clients release bench fmt clean help
 
@@ -11,11 +12,10 @@ help:
 
 # Shows the host on the fleet record and on this repository's own cargo metadata.
 demo: guests
-	@cargo build --quiet --locked --package plimsoll --bin plimsoll --example demo
+	@cargo build --locked --workspace --bin plimsoll --example demo
 	@target/debug/examples/demo
 
 test: guests clients
-	@cargo build --quiet --package plimsoll --bin plimsoll
 	cargo test --workspace --locked
 
 lint:

@@ -263,9 +263,10 @@ impl Config {
         })
     }
 
-    /// Whether another configuration differs in nothing but its plugins.
+    /// Whether another configuration differs in nothing but its plugins, and what the command line decides.
     pub fn is_same_host(&self, other: &Self) -> bool {
-        self.listen.value == other.listen.value
+        let is_overridden = [&self.listen, &other.listen].iter().any(|listen| listen.source == Source::CommandLine);
+        (is_overridden || self.listen == other.listen)
             && self.state == other.state
             && self.result_tokens == other.result_tokens
             && self.allowed_hosts == other.allowed_hosts

@@ -103,7 +103,8 @@ fn first_byte(body: &Bytes) -> Option<u8> {
 }
 
 fn error(status: StatusCode, code: i32, message: &str) -> Response {
-    let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
+    // MCP leaves the id out where there is none, unlike plain JSON-RPC.
+    let body = json!({"jsonrpc": "2.0", "error": {"code": code, "message": message}});
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
