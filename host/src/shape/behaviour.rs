@@ -35,7 +35,10 @@ fn tool(shape: Shape) -> Tool {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap()
+    match value {
+        Value::Object(members) => members,
+        other => panic!("expected an object, found {other}"),
+    }
 }
 
 impl Tool {

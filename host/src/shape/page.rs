@@ -261,8 +261,9 @@ impl Window {
         let is_at_start = self.skipped_key.is_none();
         let before = self.skipped + self.before;
         let behind = self.matched - self.before - self.kept;
-        // Whether every row behind the start was handed over, as far as the handler says.
-        let is_cut = self.handler_limit.is_some_and(|limit| self.raw >= limit);
+        // Whether every row behind the start was handed over, as far as the handler says. One that hands over more than it
+        // says it would has not limited anything.
+        let is_cut = self.handler_limit == Some(self.raw);
         let is_complete = !self.is_stopped && !is_cut;
         if is_cut && behind == 0 && self.limit.is_some() && (self.kept == 0 || self.is_continuation && is_at_start) {
             return Err(NoPage::CutShort);
@@ -430,6 +431,9 @@ mod tests {
         // One row more than asked for would have come, had there been one.
         let counts = limited(&ROWS[..2], 2, 3, None, None).unwrap();
         assert_eq!((counts.total, counts.after, counts.has_more), (Some(2), Some(0), false));
+        // Case A19: the limit is ignored, and so everything is here.
+        let counts = limited(&ROWS, 2, 2, None, None).unwrap();
+        assert_eq!((counts.total, counts.kept, counts.after, counts.has_more), (Some(5), 2, Some(3), true));
         let counts = limited(&ROWS[..3], 2, 3, None, Some(980)).unwrap();
         assert_eq!((counts.total, counts.matched, counts.after, counts.has_more), (Some(980), Some(980), Some(978), true));
     }

@@ -229,14 +229,16 @@ impl Refusal {
             refusal.fields.iter_mut().for_each(|field| field.message = String::from("…"));
             out = text(&refusal);
         }
+        let mut no_next = "";
         if out.len() >= MAX_REFUSAL_BYTES && refusal.next.take().is_some() {
-            refusal.message = format!("{} The next call is too long to be given here.", refusal.message);
+            no_next = " The next call is too long to be given here.";
+            refusal.message.push_str(no_next);
             out = text(&refusal);
         }
         let mut room = MAX_EXCERPT_BYTES;
         while out.len() >= MAX_REFUSAL_BYTES {
             // Escapes make a character up to six bytes, so the room shrinks until it fits.
-            refusal.message = shorten(&self.message, room);
+            refusal.message = shorten(&self.message, room) + no_next;
             refusal.fields.clear();
             out = text(&refusal);
             room /= 2;
@@ -297,6 +299,15 @@ mod tests {
         let text = "語".repeat(1000);
         assert_eq!(excerpt(&text), format!("{}… (the first 1998 of 3000 bytes)", "語".repeat(666)));
         assert_eq!(excerpt("short"), "short");
+    }
+
+    #[test]
+    fn a_next_call_that_does_not_fit_is_said_to_be_missing() {
+        let next = serde_json::json!({"query": "q".repeat(9_000)}).as_object().cloned();
+        for message in ["It happened.", &"\u{1}".repeat(2_000)] {
+            let text = Refusal::new(Code::Internal, message).with_next(next.clone()).text();
+            assert!(text.contains("The next call is too long to be given here.\""), "{text}");
+        }
     }
 
     proptest! {
