@@ -13,6 +13,7 @@ mod clients;
 mod contract;
 mod doors;
 mod fleet;
+mod grants;
 mod lifecycle;
 mod limits;
 mod readme;

@@ -27,6 +27,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use url::Host;
+use wasmtime_wasi::p2::IoError;
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpHooks};
@@ -209,6 +210,19 @@ impl Gate {
     fn note(&self, text: &str) {
         self.journal.write(Level::Info, Source::Host, text.as_bytes());
     }
+}
+
+/// What ended a body, in the guest's words, where an error of a stream is that of a body.
+pub(super) fn body_error(error: &IoError) -> Option<ErrorCode> {
+    if let Some(code) = error.downcast_ref::<ErrorCode>() {
+        return Some(code.clone());
+    }
+    Some(match error.downcast_ref::<Error>()? {
+        Error::HttpResponseBodySize(size) => ErrorCode::HttpResponseBodySize(*size),
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        Error::Hyper(error) if error.is_incomplete_message() => ErrorCode::HttpResponseIncomplete,
+        _ => ErrorCode::HttpProtocolError,
+    })
 }
 
 /// Whom TLS trusts: the roots that Mozilla trusts, which are compiled in.

@@ -5,9 +5,11 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, WasmList, WasmStr};
+use wasmtime::component::{Linker, Resource, WasmList, WasmStr};
+use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
+use wasmtime_wasi::p2::IoError;
 use wasmtime_wasi::p2::bindings::{cli, filesystem, random};
 use wasmtime_wasi::random::{WasiRandom, WasiRandomView as _};
 use wasmtime_wasi_config::WasiConfig;
@@ -15,6 +17,7 @@ use wasmtime_wasi_http::p2::bindings::http::{outgoing_handler, types as http_typ
 use wasmtime_wasi_http::{WasiHttp, WasiHttpView as _};
 
 use super::call::Progress;
+use super::http;
 use super::instance::State;
 use super::journal::Source;
 use crate::contract::{Attachment, Demand, Level, PushDown};
@@ -31,7 +34,22 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| WasiConfig::from(&*state.config))?;
     outgoing_handler::add_to_linker::<State, WasiHttp>(linker, State::http)?;
     http_types::add_to_linker::<State, WasiHttp>(linker, &http_types::LinkOptions::default(), State::http)?;
+    link_http_error_code(linker)?;
     link_wasi(linker)
+}
+
+/// `http-error-code` in place of wasmtime-wasi-http's (48.0.8), which looks for the guest's type of error where bodies put the
+/// host's, and so knows no code for what ended a body.
+fn link_http_error_code(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap(
+        "http-error-code",
+        |mut store: StoreContextMut<'_, State>, (error,): (Resource<IoError>,)| {
+            Ok((http::body_error(store.data_mut().ctx().table.get(&error)?),))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
 }
 
 /// wasi:io, wasi:clocks, wasi:random, wasi:filesystem and wasi:cli; not wasi:sockets.
