@@ -257,3 +257,56 @@ async fn mcp_over_http_answers_malformed_messages_as_json_rpc_wants_it() {
     let result: Value = response.json().await.unwrap();
     assert_eq!(result["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "plimsoll");
 }
+
+/// A host with one typed tool that answers with this document.
+async fn typed(document: &str) -> TestHost {
+    let case = tempfile::tempdir().unwrap().keep();
+    let tool = json!([{
+        "name": "typed", "description": "Typed.", "answer": "answer.json", "shape": {"rows": {"pointer": "/items"}},
+        "output_schema": {
+            "type": "object",
+            "properties": {"items": {"type": "array", "minItems": 3, "items": {"type": "object", "required": ["n"]}}},
+            "required": ["items"],
+        },
+    }]);
+    std::fs::write(case.join("tool.json"), tool.to_string()).unwrap();
+    std::fs::write(case.join("answer.json"), document).unwrap();
+    let component = support::component("guests/canned.wasm");
+    TestHost::start(&format!("[plugins.canned]\ncomponent = {component:?}\nfiles = [{{ host = {case:?}, guest = \"/case\" }}]\n")).await
+}
+
+/// Calls `typed` over MCP in the modern era.
+async fn call_typed(host: &TestHost, arguments: Value) -> Value {
+    let served = host.serve().await;
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "typed", "arguments": arguments, "_meta": modern()}});
+    let request = reqwest::Client::new().post(format!("{}/mcp", served.url)).header("content-type", "application/json");
+    let request = request.header("accept", "application/json, text/event-stream").header("mcp-protocol-version", "2026-07-28");
+    let request = request.header("mcp-method", "tools/call").header("mcp-name", "typed").body(call.to_string());
+    request.send().await.unwrap().json::<Value>().await.unwrap()["result"].clone()
+}
+
+/// Cases F1, F3, F9: a page of a typed tool satisfies the schema that was advertised, and both copies say the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_a_typed_tool_satisfies_the_advertised_schema() {
+    let host = typed(r#"{"items":[{"n":9007199254740993},{"n":2},{"n":3},{"n":4}]}"#).await;
+    let schema = host.host().catalog().tool("typed").unwrap().listed["outputSchema"].clone();
+    for arguments in [json!({"limit": 1}), json!({}), json!({"fields": ["n"]})] {
+        let result = call_typed(&host, arguments).await;
+        let structured = &result["structuredContent"];
+        assert!(jsonschema::is_valid(&schema, structured), "{structured} against {schema}");
+        let content = result["content"].as_array().unwrap();
+        assert_eq!(structured["facts"], parse(content[0]["text"].as_str().unwrap()));
+        assert_eq!(structured["body"], parse(content[1]["text"].as_str().unwrap()));
+        assert_eq!(structured["body"]["items"][0]["n"], 9_007_199_254_740_993_u64);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_number_that_structured_content_cannot_hold_is_refused() {
+    let host = typed(r#"{"items":[{"n":1e400}]}"#).await;
+    let result = call_typed(&host, json!({})).await;
+    assert_eq!(result["isError"], true);
+    let refusal = parse(result["content"][0]["text"].as_str().unwrap());
+    assert_eq!(refusal["error"], "invalid_answer");
+    assert!(refusal["message"].as_str().unwrap().contains("number out of range"), "{refusal}");
+}

@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::server::server_info;
 use crate::contract::Attachment;
-use crate::shape::Reply;
+use crate::shape::{Reply, is_text};
 
 /// The key under which a result carries its whole receipt.
 const RECEIPT_KEY: &str = "dev.plimsoll/receipt";
@@ -25,21 +25,12 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
     }
     content.extend(reply.attachments().iter().map(attachment));
     let mut result = CallToolResult::success(content);
-    if reply.has_structured_copy() {
-        result.structured_content = Some(structured(reply));
+    match reply.structured() {
+        Ok(structured) => result.structured_content = structured,
+        Err(refusal) => return of_reply(&Reply::refused(&refusal)),
     }
     result.meta = Some(meta(reply));
     result
-}
-
-/// The same facts and body as one JSON value.
-fn structured(reply: &Reply) -> Value {
-    let facts: Value = serde_json::from_str(reply.facts()).unwrap_or(Value::Null);
-    let body = match serde_json::from_str(reply.body()) {
-        Ok(body) if reply.is_json() => body,
-        _ => Value::String(reply.body().to_owned()),
-    };
-    json!({"facts": facts, "body": body})
 }
 
 fn meta(reply: &Reply) -> MetaObject {
@@ -57,7 +48,7 @@ fn attachment(attachment: &Attachment) -> ContentBlock {
         Attachment::Image(blob) => ContentBlock::image(STANDARD.encode(&blob.data), blob.media_type.clone()),
         Attachment::Audio(blob) => ContentBlock::audio(STANDARD.encode(&blob.data), blob.media_type.clone()),
         Attachment::Resource(embedded) => {
-            let is_text = embedded.media_type.starts_with("text/") || embedded.media_type == "application/json";
+            let is_text = is_text(&embedded.media_type);
             let contents = match std::str::from_utf8(&embedded.data) {
                 Ok(text) if is_text => ResourceContents::text(text, embedded.uri.clone()),
                 _ => ResourceContents::blob(STANDARD.encode(&embedded.data), embedded.uri.clone()),

@@ -116,8 +116,21 @@ impl Reply {
         self.is_json && self.format == Format::Json
     }
 
-    /// Whether the facts and the body also go out as structured content.
-    pub fn has_structured_copy(&self) -> bool {
-        self.has_structured_copy
+    /// Facts and body as one JSON value, for a tool that declares an output schema; none for other tools.
+    ///
+    /// The value is made from the very texts that go out. A body that no such value can hold, because a number is beyond
+    /// the range of a double or it is nested too deeply, is refused: the two copies must not differ.
+    pub fn structured(&self) -> Result<Option<Value>, Refusal> {
+        if !self.has_structured_copy {
+            return Ok(None);
+        }
+        let value = |text: &str| {
+            serde_json::from_str::<Value>(text).map_err(|error| {
+                let message = format!("the answer cannot be sent as structured content, which its output schema demands: {error}");
+                Refusal::new(Code::InvalidAnswer, message)
+            })
+        };
+        let body = if self.is_json() { value(&self.body)? } else { Value::String(self.body.clone()) };
+        Ok(Some(serde_json::json!({"facts": value(&self.facts)?, "body": body})))
     }
 }
