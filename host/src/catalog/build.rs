@@ -1,9 +1,9 @@
 //! Makes tools out of what plugins declare and what the operator overrides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::{Target, Tool, schema};
@@ -11,10 +11,22 @@ use crate::admission::Admission;
 use crate::config::{PluginLimits, ToolFile};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
 use crate::sandbox::{Description, Plugin};
-use crate::shape::{HostArgument, Policy, ToolFacts, tokens};
+use crate::shape::{HostArgument, Policy, ToolFacts, excerpt, tokens};
 
 /// The longest name that all clients take.
 const MAX_NAME_CHARS: usize = 64;
+
+/// Tools of one plugin. The most seen in the field are 741, and no model chooses among so many.
+const MAX_TOOLS: usize = 1_000;
+
+/// Bytes of one description, some 4,000 tokens: connectors were seen to refuse a tool of more than 5,000.
+const MAX_DESCRIPTION_BYTES: usize = 1 << 14;
+
+/// Bytes of a title: a line.
+const MAX_TITLE_BYTES: usize = 200;
+
+/// Bytes of one entry of the listing, of which a page of the default cap holds two.
+const MAX_LISTED_BYTES: usize = 120_000;
 
 /// A client program raises its own limit for a tool to this entry, up to a ceiling of its own.
 const MAX_RESULT_SIZE_META: &str = "anthropic/maxResultSizeChars";
@@ -37,10 +49,19 @@ struct Declared {
 
 /// The tools of one plugin. Every error names the tool and the declaration that cannot be carried out.
 pub fn build(plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &BTreeMap<String, ToolFile>) -> anyhow::Result<Vec<Tool>> {
+    let count = match plugin.description() {
+        Description::Tools(tools) => tools.len(),
+        Description::Collections(collections) => collections.len(),
+    };
+    ensure!(count <= MAX_TOOLS, "expected at most {MAX_TOOLS} tools or collections, found {count}");
     let declared: Vec<Declared> = match plugin.description() {
         Description::Tools(tools) => tools.iter().map(of_tool).collect::<anyhow::Result<_>>()?,
         Description::Collections(collections) => collections.iter().flat_map(of_collection).collect(),
     };
+    let mut names = HashSet::with_capacity(declared.len());
+    if let Some(twice) = declared.iter().find(|tool| !names.insert(tool.name.as_str())) {
+        bail!("expected each tool once, found `{}` twice", excerpt(&twice.name));
+    }
     if let Some(unknown) = overrides.keys().find(|name| !declared.iter().any(|tool| tool.name == **name)) {
         let names: Vec<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
         bail!("`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}", plugin.name(), names.join(", "));
@@ -51,7 +72,8 @@ pub fn build(plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &BTreeMap<S
         .into_iter()
         .map(|declared| {
             let name = declared.name.clone();
-            publish(declared, plugin, &admission, limits, overrides.get(&name).unwrap_or(&default)).with_context(|| format!("tool `{name}`"))
+            publish(declared, plugin, &admission, limits, overrides.get(&name).unwrap_or(&default))
+                .with_context(|| format!("tool `{}`", excerpt(&name)))
         })
         .collect()
 }
@@ -61,7 +83,7 @@ fn of_tool(tool: &contract::Tool) -> anyhow::Result<Declared> {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),
-        input: schema::read_input(&tool.input_schema).with_context(|| format!("tool `{}`", tool.name))?,
+        input: schema::read_input(&tool.input_schema).with_context(|| format!("tool `{}`", excerpt(&tool.name)))?,
         output: tool.output_schema.clone(),
         shape: tool.shape.clone(),
         annotations: tool.annotations,
@@ -156,7 +178,14 @@ fn publish(
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
     };
     if !is_name(&declared.name) {
-        bail!("a tool's name has 1 to {MAX_NAME_CHARS} of letters, digits, `_` and `-`");
+        bail!("expected a name of 1 to {MAX_NAME_CHARS} letters, digits, `_` and `-`");
+    }
+    for (what, text, max) in [
+        ("description", Some(&declared.description), MAX_DESCRIPTION_BYTES),
+        ("title", declared.title.as_ref(), MAX_TITLE_BYTES),
+    ] {
+        let bytes = text.map_or(0, String::len);
+        ensure!(bytes <= max, "expected a {what} of at most {max} bytes, found {bytes}");
     }
     let required = schema::required(&declared.input);
     let (shape, overridden) = overrides.apply(declared.shape)?;
@@ -185,8 +214,14 @@ fn publish(
     listed.insert("annotations".into(), annotations(declared.annotations));
     listed.insert("_meta".into(), json!({MAX_RESULT_SIZE_META: policy.cap_bytes().min(MAX_RESULT_SIZE_CEILING)}));
     let listed = Value::Object(listed);
+    let text = listed.to_string();
+    ensure!(
+        text.len() <= MAX_LISTED_BYTES,
+        "expected at most {MAX_LISTED_BYTES} bytes in the listing, found {}: description, views and schemas together",
+        text.len()
+    );
     Ok(Tool {
-        listing_tokens: tokens::count(&listed.to_string()),
+        listing_tokens: tokens::count(&text),
         listed,
         facts: ToolFacts { name: declared.name, narrowing, own_limit, has_structured_copy },
         policy,

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod build;
+mod references;
 mod registry;
 mod schema;
 

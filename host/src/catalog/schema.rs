@@ -1,9 +1,13 @@
 //! Published schemas: the handler's own with the host's arguments added, and the envelope of structured answers.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 
+use super::references;
 use crate::shape::{FULL, Field, Format, HostArgument, MIN_BUDGET_TOKENS, OwnLimit, Policy};
+
+/// Bytes of one schema: three times the largest tool seen in the field (20 KB, which a connector refused).
+const MAX_SCHEMA_BYTES: usize = 1 << 16;
 
 /// Names under which handlers commonly limit their rows themselves.
 const LIMIT_NAMES: [&str; 11] = [
@@ -12,8 +16,7 @@ const LIMIT_NAMES: [&str; 11] = [
 
 /// Reads a handler's input schema: a JSON object whose root is an object.
 pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
-    let schema: Value = serde_json::from_str(text).context("the input schema is not JSON")?;
-    let Value::Object(mut schema) = schema else { bail!("the input schema must be a JSON object, found {schema}") };
+    let Value::Object(mut schema) = read(text).context("the input schema")? else { bail!("the input schema must be a JSON object") };
     match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
         None if schema.is_empty() || schema.contains_key("properties") => {
@@ -27,6 +30,14 @@ pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
     if schema.get("properties").is_some_and(|properties| !properties.is_object()) {
         bail!("\"properties\" of the input schema must be an object");
     }
+    Ok(schema)
+}
+
+/// Reads a schema and checks what has to hold of every one.
+fn read(text: &str) -> anyhow::Result<Value> {
+    ensure!(text.len() <= MAX_SCHEMA_BYTES, "expected at most {MAX_SCHEMA_BYTES} bytes, found {}", text.len());
+    let schema = serde_json::from_str(text).context("expected JSON")?;
+    references::check(&schema)?;
     Ok(schema)
 }
 
@@ -156,13 +167,12 @@ pub(super) fn own_limit(published: &Map<String, Value>, policy: &Policy) -> Opti
 /// A page has fewer rows and a view fewer fields than the handler's document, so what the handler's schema says about
 /// the least of them does not hold any more and is taken out; a table is text.
 pub(super) fn envelope(text: &str, policy: &Policy) -> anyhow::Result<Value> {
-    let schema: Value = serde_json::from_str(text).context("the output schema is not JSON")?;
-    if !schema.is_object() {
-        bail!("the output schema must be a JSON object, found {schema}");
-    }
-    let mut body = schema;
+    let mut body = read(text).context("the output schema")?;
+    ensure!(body.is_object(), "the output schema must be a JSON object");
     relax(&mut body);
-    let body = if policy.published(HostArgument::Format).is_some() { json!({"anyOf": [body, {"type": "string"}]}) } else { body };
+    let has_tables = policy.published(HostArgument::Format).is_some();
+    references::move_to(&mut body, if has_tables { "/properties/body/anyOf/0" } else { "/properties/body" });
+    let body = if has_tables { json!({"anyOf": [body, {"type": "string"}]}) } else { body };
     Ok(json!({
         "type": "object",
         "properties": {
@@ -179,19 +189,42 @@ pub(super) fn envelope(text: &str, policy: &Policy) -> anyhow::Result<Value> {
 
 /// Removes the keywords that demand members or items.
 fn relax(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            for keyword in ["required", "minItems", "minProperties", "contains", "minContains", "dependentRequired"] {
-                members.remove(keyword);
-            }
-            for (name, member) in members.iter_mut() {
-                // Values of these are instances, not schemas.
-                if !matches!(name.as_str(), "const" | "enum" | "default" | "examples") {
-                    relax(member);
-                }
-            }
+    if let Value::Object(members) = schema {
+        for keyword in ["required", "minItems", "minProperties", "contains", "minContains", "dependentRequired"] {
+            members.remove(keyword);
         }
-        Value::Array(items) => items.iter_mut().for_each(relax),
-        _ => {}
+    }
+    references::each_below_mut(schema, &mut relax);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::contract::{Column, Shape};
+    use crate::shape::{DEFAULT_CAP_BYTES, undeclared};
+
+    /// Case H11: clients skip or flatten a tool whose root is a choice and no object.
+    #[test]
+    fn h11_a_root_that_is_no_object_is_refused() {
+        let error = read_input(r#"{"anyOf":[{"type":"object"},{"type":"array"}]}"#).unwrap_err();
+        assert_eq!(error.to_string(), "the root of the input schema must have \"type\": \"object\", found none");
+        assert!(read_input(r#"{"type":"object","anyOf":[{"required":["a"]},{"required":["b"]}]}"#).is_ok());
+    }
+
+    #[test]
+    fn an_envelope_keeps_references_and_names_that_look_like_keywords() {
+        let shape = Shape { columns: vec![Column { name: "a".into(), field: "a".into() }], ..undeclared() };
+        let text = r##"{"type":"object","required":["x"],"$defs":{"a":{"type":"array","minItems":1}},
+            "properties":{"x":{"$ref":"#/$defs/a"},"required":{"type":"boolean"}}}"##;
+        for (shape, place) in [(undeclared(), "/properties/body"), (shape, "/properties/body/anyOf/0")] {
+            let policy = Policy::new(&shape, DEFAULT_CAP_BYTES, &[], &BTreeMap::new()).unwrap();
+            let schema = envelope(text, &policy).unwrap();
+            let body = schema.pointer(place).unwrap();
+            let reference = body["properties"]["x"]["$ref"].as_str().unwrap();
+            assert_eq!(schema.pointer(reference.trim_start_matches('#')), Some(&json!({"type": "array"})));
+            assert_eq!((body.get("required"), &body["properties"]["required"]), (None, &json!({"type": "boolean"})));
+        }
     }
 }
