@@ -86,6 +86,7 @@ async fn a_component_that_is_dropped_in_and_named_serves_and_one_that_is_removed
     assert!(host.tools().contains(&"fine".into()));
 }
 
+/// Case P7.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_calls_use_the_new_component_and_running_ones_finish_on_the_old() {
     let host = Watched::start("[plugins.p]\nclock = true\n", &[("p.wasm", "guests/hostile.wasm")]).await;

@@ -39,6 +39,7 @@ async fn each_way_to_misbehave_is_its_own_refusal_and_the_next_call_succeeds() {
     }
 }
 
+/// Cases L9 and N1: the host keeps its own time, also while a guest waits in a call of the host.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_stops_a_loop_and_a_sleep_within_100_ms() {
     let host = TestHost::start(&hostile("deadline_ms = 300\nfuel = 100000000000")).await;
@@ -59,6 +60,7 @@ async fn a_deadline_stops_a_loop_and_a_sleep_within_100_ms() {
     }
 }
 
+/// Cases L5 and L13: the tools are listed while calls run.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_guests_loop_others_are_served_and_tools_are_listed() {
     let host = TestHost::start(&hostile("deadline_ms = 20000\nfuel = 100000000000000")).await;
@@ -83,6 +85,7 @@ async fn while_guests_loop_others_are_served_and_tools_are_listed() {
     }
 }
 
+/// Case L7: what nobody waits for any more is stopped, and not only left alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_ends_its_guest() {
     let host = TestHost::start(&hostile("deadline_ms = 60000\nfuel = 100000000000000")).await;

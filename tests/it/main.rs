@@ -8,10 +8,12 @@
     reason = "a test may panic, and nobody depends on it"
 )]
 
+mod battery;
 mod cases;
 mod clients;
 mod contract;
 mod doors;
+mod field_cases;
 mod fleet;
 mod grants;
 mod lifecycle;

@@ -1,7 +1,10 @@
-//! What the tests share: where built things are, a host with a fixed signing key, a door on a real port.
+//! What the tests share: where built things are, a host with a fixed signing key, a door on a real port, a host in a
+//! process of its own.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, mpsc};
 
 use plimsoll::app::App;
 use plimsoll::call::{Caller, Host};
@@ -119,4 +122,85 @@ pub(crate) fn fleet() -> String {
 /// A config with a guest that misbehaves.
 pub(crate) fn hostile(limits: &str) -> String {
     format!("[plugins.hostile]\ncomponent = {:?}\nclock = true\n[plugins.hostile.limits]\n{limits}\n", component("guests/hostile.wasm"))
+}
+
+/// A host in a process of its own, so that its memory can be read.
+pub(crate) struct HostProcess {
+    child: Child,
+    pub(crate) url: String,
+    /// What it writes to standard error, line by line.
+    pub(crate) log: mpsc::Receiver<String>,
+    folder: TempDir,
+}
+
+impl HostProcess {
+    pub(crate) fn start(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write_state(&folder.path().join(".plimsoll"));
+        std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
+        let mut child = plimsoll()
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .current_dir(folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let listening = lines.by_ref().map_while(Result::ok).find(|line| line.contains("listening on http://")).unwrap();
+        let url = listening.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        // Whatever else it says must not fill the pipe.
+        let (sender, log) = mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Self { child, url, log, folder }
+    }
+
+    /// Replaces its config file, which it watches.
+    pub(crate) fn configure(&self, config: &str) {
+        let part = self.folder.path().join("plimsoll.toml.part");
+        std::fs::write(&part, config).unwrap();
+        std::fs::rename(part, self.folder.path().join("plimsoll.toml")).unwrap();
+    }
+
+    /// A value of `/proc/PID/status`, in bytes.
+    pub(crate) fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Makes the peak of its memory, `VmHWM`, what it uses now, and returns that.
+    pub(crate) fn reset_peak(&self) -> u64 {
+        std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
+        self.memory("VmHWM:")
+    }
+
+    /// How many files and sockets are open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Calls a tool: status, receipt, body as it came.
+    pub(crate) async fn call_raw(&self, tool: &str, arguments: Value) -> (u16, Value, Vec<u8>) {
+        let response = reqwest::Client::new()
+            .post(format!("{}/v1/tools/{tool}", self.url))
+            .body(arguments.to_string())
+            .send()
+            .await
+            .unwrap();
+        let status = response.status().as_u16();
+        let receipt = response.headers().get("plimsoll-receipt").map_or(Value::Null, |text| json(text.to_str().unwrap()));
+        (status, receipt, response.bytes().await.unwrap().to_vec())
+    }
+
+    /// Calls a tool: status, receipt, body as JSON.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> (u16, Value, Value) {
+        let (status, receipt, body) = self.call_raw(tool, arguments).await;
+        (status, receipt, json(&String::from_utf8(body).unwrap()))
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -7,6 +7,7 @@ use crate::bindings::plimsoll::plugin::log;
 use crate::bindings::plimsoll::plugin::reply::{self, Demand};
 use crate::bindings::plimsoll::plugin::shaping::PushDown;
 use crate::bindings::plimsoll::plugin::types::Fault;
+use crate::bindings::wasi::config::store;
 
 /// One way to misbehave.
 pub(crate) struct Misdeed {
@@ -61,6 +62,22 @@ misdeeds! {
     "invalid_rows": "Pushes lines, one of which is not JSON." => |_| { reply::rows(b"{\"n\":1}\n{\"n\":\n{\"n\":3}\n"); Ok(()) };
     "false_total": "Says that there are 10 rows and pushes 2." => |_| { reply::total(10); reply::rows(b"{\"n\":1}\n{\"n\":2}\n"); Ok(()) };
     "false_applied": "Says late that it applied everything." => |_| { reply::rows(b"{\"n\":1}\n"); reply::applied(PushDown::all()); Ok(()) };
+    "loop_host_calls": "Calls the host without end." => |_| loop { reply::total(1) };
+    "loop_poll": "Waits for nothing without end." => |_| loop { std::thread::sleep(Duration::from_nanos(1)) };
+    "push_nothing": "Pushes empty lines without end." => |_| loop { reply::rows(b"\n") ; };
+    "flood_small_attachments": "Attaches nothing without end." => |_| flood_small_attachments();
+    "flood_stderr": "Prints errors without end." => |_| loop { eprintln!("an error that nobody asked for") };
+    "attach_huge": "Attaches one image of `count` (100,000,000) bytes." => attach_huge;
+    "log_huge": "Writes a log line of `count` (100,000,000) bytes, then answers." => log_huge;
+    "config_huge": "Reads a configuration value whose name has `count` (40,000,000) bytes, then answers." => config_huge;
+    "progress_huge": "Reports progress in `count` (100,000,000) bytes of words, then answers." => progress_huge;
+    "fault_huge": "Fails with a text of 10 MB." => |_| Err(Fault::Internal("long ".repeat(2_000_000)));
+    "million_keys": "Hands over an object of `count` (1,000,000) members." => million_keys;
+    "many_small_rows": "Hands over an array of `count` (10,000,000) numbers." => many_small_rows;
+    "deep": "Hands over arrays, `count` (100,000) inside each other." => deep;
+    "not_a_number": "Hands over NaN." => |_| { reply::document(b"[{\"n\":NaN}]"); Ok(()) };
+    "lone_surrogate": "Hands over half of a surrogate pair." => |_| { reply::document(br#"[{"s":"\ud800"}]"#); Ok(()) };
+    "long_number": "Hands over a number of `count` (1,000,000) digits." => long_number;
     "look_around": "Hands over the names of its environment variables, its arguments and what it can list of `/` and `..`." => look_around;
 }
 
@@ -167,6 +184,72 @@ fn flood_attachments() -> ! {
     loop {
         reply::attach(&image);
     }
+}
+
+fn flood_small_attachments() -> ! {
+    let image = reply::Attachment::Image(reply::Blob {
+        media_type: String::new(),
+        data: Vec::new(),
+    });
+    loop {
+        reply::attach(&image);
+    }
+}
+
+fn attach_huge(count: Option<u64>) -> Result<(), Fault> {
+    reply::attach(&reply::Attachment::Image(reply::Blob {
+        media_type: "image/png".to_owned(),
+        data: vec![7; or(count, 100_000_000)],
+    }));
+    Ok(())
+}
+
+/// Text of so many bytes.
+fn long(count: Option<u64>, default: usize) -> String {
+    "x".repeat(or(count, default))
+}
+
+fn log_huge(count: Option<u64>) -> Result<(), Fault> {
+    log::write(log::Level::Info, &long(count, 100_000_000));
+    fine(None)
+}
+
+fn config_huge(count: Option<u64>) -> Result<(), Fault> {
+    match store::get(&long(count, 40_000_000)) {
+        Ok(None) => fine(None),
+        other => Err(Fault::Internal(format!("expected no value, found {other:?}"))),
+    }
+}
+
+fn progress_huge(count: Option<u64>) -> Result<(), Fault> {
+    reply::progress(1, None, Some(&long(count, 100_000_000)));
+    fine(None)
+}
+
+fn million_keys(count: Option<u64>) -> Result<(), Fault> {
+    let members: Vec<String> = (0..or(count, 1_000_000)).map(|n| format!("\"key_{n}\":{n}")).collect();
+    reply::document(format!("{{{}}}", members.join(",")).as_bytes());
+    Ok(())
+}
+
+fn many_small_rows(count: Option<u64>) -> Result<(), Fault> {
+    let mut document = "1,".repeat(or(count, 10_000_000).max(1)).into_bytes();
+    document.insert(0, b'[');
+    let end = document.len() - 1;
+    document[end] = b']';
+    reply::document(&document);
+    Ok(())
+}
+
+fn deep(count: Option<u64>) -> Result<(), Fault> {
+    let levels = or(count, 100_000);
+    reply::document([vec![b'['; levels], vec![b']'; levels]].concat().as_slice());
+    Ok(())
+}
+
+fn long_number(count: Option<u64>) -> Result<(), Fault> {
+    reply::document(format!("[{}]", "9".repeat(or(count, 1_000_000))).as_bytes());
+    Ok(())
 }
 
 fn flood_log() -> ! {
