@@ -1,11 +1,12 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test lint guests clients release bench fmt clean help
+.PHONY: demo test fuzz lint guests clients release bench fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"
 	@echo "make test      build everything and run every test"
+	@echo "make fuzz      a minute of random input for everything that reads bytes from outside"
 	@echo "make lint      rustfmt and clippy, warnings denied"
 	@echo "make release   an optimised host in target/release/plimsoll"
 	@echo "make guests    the plugins and test guests, as components in target/"
@@ -17,6 +18,10 @@ demo: guests
 
 test: guests clients
 	cargo test --workspace --locked
+
+# SECONDS of random input for each target of host/fuzz.
+fuzz:
+	@host/fuzz/run $(SECONDS)
 
 lint:
 	cargo fmt --all --check

@@ -9,4 +9,7 @@ mod server;
 mod stdio;
 mod transport;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use stdio::read_lines;
 pub use transport::{http, stdio};

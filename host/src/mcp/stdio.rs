@@ -209,6 +209,25 @@ fn error(code: ErrorCode, message: String, id: Option<RequestId>) -> TxJsonRpcMe
     TxJsonRpcMessage::<RoleServer>::error(McpError::new(code, message, None), id)
 }
 
+/// Reads all that a client writes, for fuzzing: how many messages it makes, and the lines that are answered.
+#[cfg(feature = "fuzzing")]
+pub fn read_lines(input: &[u8]) -> (usize, Vec<u8>) {
+    let mut answers = Vec::new();
+    let output = Output { writer: Some(io::Cursor::new(&mut answers)), unsent: BytesMut::new() };
+    let (sender, mut receiver) = mpsc::channel(1);
+    let count = async {
+        let mut count = 0;
+        while receiver.recv().await.is_some() {
+            count += 1;
+        }
+        count
+    };
+    let reading = read(input, sender, Arc::new(Mutex::new(output)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime that does nothing but compute");
+    let ((), messages) = runtime.block_on(futures::future::join(reading, count));
+    (messages, answers)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
