@@ -400,6 +400,22 @@ async fn q5_a_plugin_reads_its_own_values_and_secrets_and_no_others() {
     assert_eq!(document(&host.call("values", json!({})).await), json!({ "colour": "blue", "KEY": "mine" }));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_changed_is_the_plugins_at_the_next_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key.txt");
+    std::fs::write(&file, "old").unwrap();
+    let host = TestHost::start_in(folder, &fetcher("hosts = []\nsecrets.KEY = { file = \"key.txt\" }")).await.unwrap();
+    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "old");
+    std::fs::write(&file, "new").unwrap();
+    host.app.reload().await.unwrap();
+    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "new");
+    // One that is gone leaves what serves as it is.
+    std::fs::remove_file(&file).unwrap();
+    host.app.reload().await;
+    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "new");
+}
+
 /// Case Q7.
 #[tokio::test(flavor = "multi_thread")]
 async fn q7_folder_process_and_environment_are_not_the_hosts() {
