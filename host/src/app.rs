@@ -38,7 +38,13 @@ impl App {
     pub fn open(config: Config) -> anyhow::Result<Self> {
         let state = &config.state.value;
         std::fs::create_dir_all(state).with_context(|| format!("making the state folder `{}`", state.display()))?;
-        let signer = Signer::new(signing_key(&state.join(SIGNING_KEY_FILE))?);
+        let key = signing_key(&state.join(SIGNING_KEY_FILE))?;
+        Self::open_signing_with(config, key)
+    }
+
+    /// The same with cursors that are signed with this key, for a host whose replies are compared with older ones.
+    pub fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
+        let signer = Signer::new(key);
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
         let host = Arc::new(Host::new(signer, config.result_tokens.value, config.limits.cap_bytes.value));
         Ok(Self { config, host, registry })

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, Target, Tool};
 use crate::contract::{BackendSelection, Condition};
-use crate::sandbox::{Failed, Progress, Request};
+use crate::sandbox::{Failed, Progress, Request, Usage};
 use crate::shape::{Ask, BudgetSources, Call, Intake, Refusal, Reply, Signer, shape};
 
 /// The tenant of a host without tenants.
@@ -115,11 +115,7 @@ impl Host {
 
     /// Looks a tool up and calls it; an unknown one is a refusal.
     pub async fn call_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> Reply {
-        self.ready().await;
-        match self.tool(caller, name) {
-            Some(tool) => self.call(caller, &tool, arguments, None).await,
-            None => Reply::refused(&Refusal::unknown_tool(name)),
-        }
+        self.measure_named(caller, name, arguments).await.0
     }
 
     /// Calls a tool. The reply is an answer or a refusal; dropping the future ends the guest.
@@ -130,12 +126,34 @@ impl Host {
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
     ) -> Reply {
+        self.measure(caller, tool, arguments, progress).await.0
+    }
+
+    /// Looks a tool up and measures a call of it.
+    pub async fn measure_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> (Reply, Usage) {
+        self.ready().await;
+        match self.tool(caller, name) {
+            Some(tool) => self.measure(caller, &tool, arguments, None).await,
+            None => (Reply::refused(&Refusal::unknown_tool(name)), Usage::default()),
+        }
+    }
+
+    /// Calls a tool, and says what its plugin used.
+    pub async fn measure(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        progress: Option<ProgressSender>,
+    ) -> (Reply, Usage) {
         let _running = Running::begin(&self.running);
         let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
-        match self.answer(caller, tool, arguments, progress, &id).await {
+        let mut usage = Usage::default();
+        let reply = match self.answer(caller, tool, arguments, progress, &id, &mut usage).await {
             Ok(reply) => reply,
             Err(refusal) => Reply::refused(&refusal),
-        }
+        };
+        (reply, usage)
     }
 
     async fn answer(
@@ -145,6 +163,7 @@ impl Host {
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
         id: &str,
+        usage: &mut Usage,
     ) -> Result<Reply, Refusal> {
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let budget = BudgetSources { input: ask.max_tokens(), org: self.result_tokens, ..Default::default() }.resolve();
@@ -152,8 +171,10 @@ impl Host {
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
         let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
+            *usage = failed.usage;
             failed.refusal
         })?;
+        *usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
         Ok(shape(called.intake, &Call { policy: &tool.policy, tool: &tool.facts, ask: &ask, signer: &self.signer, budget }))
     }

@@ -11,6 +11,7 @@
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
 //! | [`admission`] | permits and queues | what runs |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
+//! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
 //! | [`watch`] | reloading when a file changes | |
 //! | [`mcp`] | MCP over stdio and streamable HTTP; the only place that knows rmcp | wasmtime |
@@ -29,6 +30,7 @@ pub mod config;
 pub mod catalog;
 pub mod admission;
 pub mod call;
+pub mod examples;
 pub mod app;
 pub mod watch;
 pub mod mcp;
