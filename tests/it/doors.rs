@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::support::{self, TestHost, fleet, json as parse, plimsoll};
 
 /// A folder with a config file and a state.
-fn folder(config: &str) -> TempDir {
+pub(crate) fn folder(config: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     support::write_state(&folder.path().join(".plimsoll"));
     std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
@@ -106,13 +106,13 @@ fn a_host_without_keys_listens_on_loopback_only() {
 }
 
 /// One MCP server over stdio, spoken to line by line.
-struct Stdio {
+pub(crate) struct Stdio {
     child: std::process::Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Stdio {
-    fn start(folder: &TempDir) -> Self {
+    pub(crate) fn start(folder: &TempDir) -> Self {
         let mut child = plimsoll()
             .args(["serve", "--stdio"])
             .env("PLIMSOLL_LOG", "warn")
@@ -134,7 +134,7 @@ impl Stdio {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand at the call")]
-    fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
             let message = self.receive();
@@ -153,7 +153,7 @@ impl Drop for Stdio {
 }
 
 /// `_meta` that every request of the modern era carries.
-fn modern() -> Value {
+pub(crate) fn modern() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},

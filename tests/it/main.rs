@@ -8,6 +8,7 @@
     reason = "a test may panic, and nobody depends on it"
 )]
 
+mod authors;
 mod battery;
 mod cases;
 mod clients;

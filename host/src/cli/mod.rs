@@ -1,8 +1,11 @@
 //! The command line: what was typed, and nothing that another module should know of.
 
+mod build;
 mod call;
 mod check;
+mod dev;
 mod inspect;
+mod new;
 mod serve;
 
 use std::path::{Path, PathBuf};
@@ -48,6 +51,12 @@ enum Command {
     Call(call::Call),
     /// Show what a component file is, imports, would need granted, and offers
     Inspect(inspect::Inspect),
+    /// Make a folder with a new plugin
+    New(new::New),
+    /// Build a plugin into a component, load it, and say what it offers
+    Build(build::Build),
+    /// Build a plugin at every change, and run its examples: what each stage left, and which limit came closest
+    Dev(dev::Dev),
     /// Load everything and print the effective configuration with the source of each value
     Check(check::Check),
 }
@@ -80,6 +89,9 @@ pub async fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Serve(serve) => serve.run().await,
         Command::Call(call) => call.run().await,
         Command::Inspect(inspect) => inspect.run().await,
+        Command::New(new) => new.run(),
+        Command::Build(build) => build.run().await,
+        Command::Dev(dev) => dev.run().await,
         Command::Check(check) => check.run().await,
     }
 }
