@@ -25,6 +25,11 @@ impl Subject {
         Some(Self { policy, facts, signer: Signer::new([7; 32]) })
     }
 
+    /// The same tool of another installation.
+    pub fn elsewhere(self) -> Self {
+        Self { signer: Signer::new([8; 32]), ..self }
+    }
+
     /// Reads a call.
     pub fn read(&self, arguments: Map<String, Value>) -> Result<Ask, Refusal> {
         Ask::read(&self.policy, &self.signer, "", "tool", &[], arguments)
