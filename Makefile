@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test fuzz lint guests clients release bench fmt clean help
+.PHONY: demo test fuzz lint guests clients release fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"

@@ -48,7 +48,12 @@ impl Drop for Place<'_> {
 impl Admission {
     /// So many calls at the same time, and so many waiting.
     pub fn new(concurrent: u32, queue: u32) -> Self {
-        Self { permits: Semaphore::new(concurrent as usize), concurrent, waiting: AtomicU32::new(0), queue }
+        Self {
+            permits: Semaphore::new(concurrent as usize),
+            concurrent,
+            waiting: AtomicU32::new(0),
+            queue,
+        }
     }
 
     /// Waits for a permit, at most for `patience`. Refuses at once where the queue is full.
@@ -63,7 +68,10 @@ impl Admission {
         let _place = Place(&self.waiting);
         match tokio::time::timeout(patience, self.permits.acquire()).await {
             Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
-            _ => Err(self.busy(plugin, &format!("and none of them ended within {} ms", patience.as_millis()))),
+            _ => Err(self.busy(
+                plugin,
+                &format!("and none of them ended within {} ms", patience.as_millis()),
+            )),
         }
     }
 
@@ -71,7 +79,9 @@ impl Admission {
         let concurrent = self.concurrent;
         Refusal::new(
             Code::Busy,
-            format!("{concurrent} calls of plugin {plugin} are running, {why}. Call again in {RETRY_AFTER_SECONDS} s or later; nothing was run."),
+            format!(
+                "{concurrent} calls of plugin {plugin} are running, {why}. Call again in {RETRY_AFTER_SECONDS} s or later; nothing was run."
+            ),
         )
     }
 }
@@ -97,8 +107,15 @@ mod tests {
         );
         drop(running);
         let permit = waiting.await.unwrap();
-        let late = admission.admit("p", Duration::from_millis(5)).await.unwrap_err();
-        assert!(late.message.contains("none of them ended within 5 ms"), "{}", late.message);
+        let late = admission
+            .admit("p", Duration::from_millis(5))
+            .await
+            .unwrap_err();
+        assert!(
+            late.message.contains("none of them ended within 5 ms"),
+            "{}",
+            late.message
+        );
         drop(permit);
         assert!(admission.admit("p", patience).await.is_ok());
         assert_eq!(admission.waiting.load(Ordering::Relaxed), 0);
@@ -118,6 +135,13 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_reference() {
-        assert_eq!((DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS, RETRY_AFTER_SECONDS), (16, 64, 1));
+        assert_eq!(
+            (
+                DEFAULT_CONCURRENT_CALLS,
+                DEFAULT_QUEUED_CALLS,
+                RETRY_AFTER_SECONDS
+            ),
+            (16, 64, 1)
+        );
     }
 }

@@ -37,7 +37,8 @@ impl App {
     /// Makes a host without tools. It answers clients already; [`App::load`] brings the tools.
     pub fn open(config: Config) -> anyhow::Result<Self> {
         let state = &config.state.value;
-        std::fs::create_dir_all(state).with_context(|| format!("making the state folder `{}`", state.display()))?;
+        std::fs::create_dir_all(state)
+            .with_context(|| format!("making the state folder `{}`", state.display()))?;
         let key = signing_key(&state.join(SIGNING_KEY_FILE))?;
         Self::open_signing_with(config, key)
     }
@@ -46,14 +47,24 @@ impl App {
     pub fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
         let signer = Signer::new(key);
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
-        let host = Arc::new(Host::new(signer, config.result_tokens.value, config.limits.cap_bytes.value));
-        Ok(Self { config, host, registry })
+        let host = Arc::new(Host::new(
+            signer,
+            config.result_tokens.value,
+            config.limits.cap_bytes.value,
+        ));
+        Ok(Self {
+            config,
+            host,
+            registry,
+        })
     }
 
     /// Loads every plugin. One that does not load is an error: at start, nothing is half there.
     pub async fn load(&self) -> anyhow::Result<()> {
         let mut registry = self.registry.lock().await;
-        if let Some(Problem { plugin, error }) = registry.reconcile(&self.config).await.into_iter().next() {
+        if let Some(Problem { plugin, error }) =
+            registry.reconcile(&self.config).await.into_iter().next()
+        {
             return Err(error.context(format!("plugin `{plugin}`")));
         }
         self.host.serve(registry.catalog(self.host.cap_bytes())?);
@@ -107,11 +118,17 @@ pub fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
 /// The signing key of this installation; made at first start.
 fn signing_key(file: &Path) -> anyhow::Result<[u8; 32]> {
     if !file.exists() {
-        make_signing_key(file).with_context(|| format!("writing the signing key to `{}`", file.display()))?;
+        make_signing_key(file)
+            .with_context(|| format!("writing the signing key to `{}`", file.display()))?;
     }
-    let key = std::fs::read(file).with_context(|| format!("reading the signing key from `{}`", file.display()))?;
+    let key = std::fs::read(file)
+        .with_context(|| format!("reading the signing key from `{}`", file.display()))?;
     let Ok(key) = key.as_slice().try_into() else {
-        bail!("the signing key `{}` must have 32 bytes, found {}; delete it to get a new one", file.display(), key.len());
+        bail!(
+            "the signing key `{}` must have 32 bytes, found {}; delete it to get a new one",
+            file.display(),
+            key.len()
+        );
     };
     Ok(key)
 }
@@ -129,7 +146,12 @@ fn make_signing_key(file: &Path) -> anyhow::Result<()> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)?;
     let part = file.with_extension("part");
-    let mut out = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    let mut out = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&part)?;
     out.write_all(&key)?;
     out.sync_all()?;
     std::fs::rename(&part, file)?;
@@ -151,6 +173,11 @@ mod tests {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         std::fs::write(&file, b"short").unwrap();
-        assert!(signing_key(&file).unwrap_err().to_string().contains("must have 32 bytes, found 5"));
+        assert!(
+            signing_key(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("must have 32 bytes, found 5")
+        );
     }
 }

@@ -66,7 +66,15 @@ impl Host {
     /// A host without tools, which waits for its first catalog.
     pub fn new(signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
         let version = watch::Sender::new(0);
-        Self { catalog: ArcSwap::default(), version, signer, result_tokens, cap_bytes, calls: AtomicU64::new(0), running: AtomicU64::new(0) }
+        Self {
+            catalog: ArcSwap::default(),
+            version,
+            signer,
+            result_tokens,
+            cap_bytes,
+            calls: AtomicU64::new(0),
+            running: AtomicU64::new(0),
+        }
     }
 
     /// Serves this catalog from now on; calls that run go on with theirs. Whoever watches hears of it if the listing
@@ -85,7 +93,11 @@ impl Host {
     /// take an empty listing for the whole.
     pub async fn ready(&self) {
         // The sender lives as long as the host, so that waiting cannot fail.
-        let _ = self.version.subscribe().wait_for(|version| *version > 0).await;
+        let _ = self
+            .version
+            .subscribe()
+            .wait_for(|version| *version > 0)
+            .await;
     }
 
     /// Changes of the listing, from now on.
@@ -114,7 +126,12 @@ impl Host {
     }
 
     /// Looks a tool up and calls it; an unknown one is a refusal.
-    pub async fn call_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> Reply {
+    pub async fn call_named(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> Reply {
         self.measure_named(caller, name, arguments).await.0
     }
 
@@ -130,11 +147,19 @@ impl Host {
     }
 
     /// Looks a tool up and measures a call of it.
-    pub async fn measure_named(&self, caller: &Caller, name: &str, arguments: Map<String, Value>) -> (Reply, Usage) {
+    pub async fn measure_named(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: Map<String, Value>,
+    ) -> (Reply, Usage) {
         self.ready().await;
         match self.tool(caller, name) {
             Some(tool) => self.measure(caller, &tool, arguments, None).await,
-            None => (Reply::refused(&Refusal::unknown_tool(name)), Usage::default()),
+            None => (
+                Reply::refused(&Refusal::unknown_tool(name)),
+                Usage::default(),
+            ),
         }
     }
 
@@ -149,7 +174,10 @@ impl Host {
         let _running = Running::begin(&self.running);
         let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
         let mut usage = Usage::default();
-        let reply = match self.answer(caller, tool, arguments, progress, &id, &mut usage).await {
+        let reply = match self
+            .answer(caller, tool, arguments, progress, &id, &mut usage)
+            .await
+        {
             Ok(reply) => reply,
             Err(refusal) => Reply::refused(&refusal),
         };
@@ -166,8 +194,16 @@ impl Host {
         usage: &mut Usage,
     ) -> Result<Reply, Refusal> {
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
-        let budget = BudgetSources { input: ask.max_tokens(), org: self.result_tokens, ..Default::default() }.resolve();
-        let _permit = tool.admission.admit(tool.plugin.name(), tool.plugin.limits().deadline).await?;
+        let budget = BudgetSources {
+            input: ask.max_tokens(),
+            org: self.result_tokens,
+            ..Default::default()
+        }
+        .resolve();
+        let _permit = tool
+            .admission
+            .admit(tool.plugin.name(), tool.plugin.limits().deadline)
+            .await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
         let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
@@ -176,16 +212,26 @@ impl Host {
         })?;
         *usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        Ok(shape(called.intake, &Call { policy: &tool.policy, tool: &tool.facts, ask: &ask, signer: &self.signer, budget }))
+        Ok(shape(
+            called.intake,
+            &Call {
+                policy: &tool.policy,
+                tool: &tool.facts,
+                ask: &ask,
+                signer: &self.signer,
+                budget,
+            },
+        ))
     }
 }
 
 /// What the plugin is asked.
 fn request(tool: &Tool, ask: &Ask) -> Request {
     match &tool.target {
-        Target::Handler(name) => {
-            Request::Tool { name: name.clone(), arguments: Value::Object(ask.for_handler(&tool.policy)).to_string() }
-        }
+        Target::Handler(name) => Request::Tool {
+            name: name.clone(),
+            arguments: Value::Object(ask.for_handler(&tool.policy)).to_string(),
+        },
         Target::List(collection) => {
             let pushed = ask.pushed_down(&tool.policy);
             let condition = |(field, values): (String, Vec<Value>)| Condition {
@@ -198,11 +244,21 @@ fn request(tool: &Tool, ask: &Ask) -> Request {
                 conditions: pushed.conditions.into_iter().map(condition).collect(),
                 fields: pushed.fields,
             };
-            Request::Query { collection: collection.clone(), selection }
+            Request::Query {
+                collection: collection.clone(),
+                selection,
+            }
         }
         Target::Get(collection) => {
-            let key = ask.arguments().get("key").map(Value::to_string).unwrap_or_default();
-            Request::Get { collection: collection.clone(), key }
+            let key = ask
+                .arguments()
+                .get("key")
+                .map(Value::to_string)
+                .unwrap_or_default();
+            Request::Get {
+                collection: collection.clone(),
+                key,
+            }
         }
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! Owns: nothing but names. What the host does with the types stands in [`crate::shape`] and [`crate::sandbox`].
 
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from the WIT, whose items are documented there")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated from the WIT, whose items are documented there"
+)]
 pub(crate) mod tool_handler {
     wasmtime::component::bindgen!({
         path: "../wit/v0.1",
@@ -12,7 +17,12 @@ pub(crate) mod tool_handler {
     });
 }
 
-#[allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from the WIT, whose items are documented there")]
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated from the WIT, whose items are documented there"
+)]
 pub(crate) mod backend_adapter {
     wasmtime::component::bindgen!({
         path: "../wit/v0.1",
@@ -32,10 +42,11 @@ pub(crate) mod backend_adapter {
 pub use backend_adapter::exports::plimsoll::plugin::backend::{
     Collection, Condition, FilterField, Selection as BackendSelection, ValueType,
 };
-pub(crate) use tool_handler::plimsoll::plugin::log::Level;
 pub use tool_handler::exports::plimsoll::plugin::tools::{Annotations, Example, Tool};
+pub(crate) use tool_handler::plimsoll::plugin::log::Level;
 pub use tool_handler::plimsoll::plugin::reply::{Attachment, Blob, Demand, Embedded};
 pub use tool_handler::plimsoll::plugin::shaping::{
-    Accepted, BudgetSource, Column, Filter, Horizon, Page, Passage, PushDown, Receipt, RowSource, Shape, Stage, View,
+    Accepted, BudgetSource, Column, Filter, Horizon, Page, Passage, PushDown, Receipt, RowSource,
+    Shape, Stage, View,
 };
 pub use tool_handler::plimsoll::plugin::types::Fault;

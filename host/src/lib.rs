@@ -23,16 +23,16 @@
 //! door → who calls → look the tool up → check the arguments, split the host's from the handler's → wait for a permit → new
 //! store, instantiate, call → answer → narrow → page → fit → cap → sealed reply → the door writes it.
 
-pub mod contract;
-pub mod shape;
-pub mod sandbox;
-pub mod config;
-pub mod catalog;
 pub mod admission;
-pub mod call;
-pub mod examples;
 pub mod app;
-pub mod watch;
-pub mod mcp;
-pub mod http;
+pub mod call;
+pub mod catalog;
 pub mod cli;
+pub mod config;
+pub mod contract;
+pub mod examples;
+pub mod http;
+pub mod mcp;
+pub mod sandbox;
+pub mod shape;
+pub mod watch;

@@ -11,8 +11,13 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // Standard output carries bodies and MCP messages; everything that is said goes to standard error. rmcp reports a
     // client's mistakes as warnings and every call that was cancelled as an error: neither is the operator's affair.
-    let level = std::env::var("PLIMSOLL_LOG").unwrap_or_else(|_| String::from("info,wasmtime=warn,cranelift=warn"));
-    let filter = EnvFilter::new(if level.contains("rmcp") { level } else { format!("{level},rmcp=off") });
+    let level = std::env::var("PLIMSOLL_LOG")
+        .unwrap_or_else(|_| String::from("info,wasmtime=warn,cranelift=warn"));
+    let filter = EnvFilter::new(if level.contains("rmcp") {
+        level
+    } else {
+        format!("{level},rmcp=off")
+    });
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -30,7 +30,10 @@ pub async fn run(app: &App, stop: CancellationToken) -> anyhow::Result<()> {
             () = changed.notified() => {}
         }
         // Until it is quiet: half a component is not worth a try.
-        while tokio::time::timeout(QUIET, changed.notified()).await.is_ok() {}
+        while tokio::time::timeout(QUIET, changed.notified())
+            .await
+            .is_ok()
+        {}
         if let Some(config) = app.reload().await {
             watched.add(&config);
         }
@@ -51,23 +54,37 @@ impl Watched {
                 changed.notify_one();
             }
         });
-        Ok(Self { watcher: watcher.context("watching files")?, folders: BTreeSet::new() })
+        Ok(Self {
+            watcher: watcher.context("watching files")?,
+            folders: BTreeSet::new(),
+        })
     }
 
     /// Watches the folders of a configuration, beside those that are watched already.
     fn add(&mut self, config: &Config) {
-        let components = config.plugins.iter().map(|plugin| plugin.component.as_path());
+        let components = config
+            .plugins
+            .iter()
+            .map(|plugin| plugin.component.as_path());
         let files = config.file.as_deref().into_iter().chain(components);
         let mut folders: BTreeSet<PathBuf> = files
             .filter_map(Path::parent)
-            .map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
+            .map(|folder| {
+                if folder.as_os_str().is_empty() {
+                    PathBuf::from(".")
+                } else {
+                    folder.to_owned()
+                }
+            })
             .collect();
         folders.insert(config.plugins_folder.value.clone());
         for folder in folders {
             if !self.folders.contains(&folder) && folder.is_dir() {
                 match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Ok(()) => drop(self.folders.insert(folder)),
-                    Err(error) => tracing::warn!("changes in `{}` are not seen: {error}", folder.display()),
+                    Err(error) => {
+                        tracing::warn!("changes in `{}` are not seen: {error}", folder.display())
+                    }
                 }
             }
         }

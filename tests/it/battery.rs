@@ -60,12 +60,20 @@ struct Handler {
 }
 
 /// One that behaves.
-const HANDLER: Handler =
-    Handler { imports: "", fields: "", realloc: "(i32.const 65536)", list: "(i32.const 1024)", post: "", call: "" };
+const HANDLER: Handler = Handler {
+    imports: "",
+    fields: "",
+    realloc: "(i32.const 65536)",
+    list: "(i32.const 1024)",
+    post: "",
+    call: "",
+};
 
-const RANDOM: &str = r#"(import "wasi:random/random@0.2.12" "get-random-bytes" (func $random (param i64 i32)))"#;
+const RANDOM: &str =
+    r#"(import "wasi:random/random@0.2.12" "get-random-bytes" (func $random (param i64 i32)))"#;
 const TIMER: &str = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "subscribe-duration" (func $timer (param i64) (result i32)))"#;
-const DOCUMENT: &str = r#"(import "plimsoll:plugin/reply@0.1.0" "document" (func $document (param i32 i32)))"#;
+const DOCUMENT: &str =
+    r#"(import "plimsoll:plugin/reply@0.1.0" "document" (func $document (param i32 i32)))"#;
 
 /// One attack: what it does, where, and what becomes of it. `answered` is an answer, `loaded` a plugin that serves, a word
 /// a refusal of that name, and everything else the text with which a plugin is not loaded.
@@ -185,7 +193,12 @@ struct Outcome {
 async fn every_attack_is_refused_by_name_in_time_and_in_bounded_memory() {
     let guests = Guests::build();
     let hosts = [
-        HostProcess::start(&guests.called("", |strikes| matches!(strikes, Strikes::Call(_) | Strikes::Text(_) | Strikes::Adapter(_)))),
+        HostProcess::start(&guests.called("", |strikes| {
+            matches!(
+                strikes,
+                Strikes::Call(_) | Strikes::Text(_) | Strikes::Adapter(_)
+            )
+        })),
         HostProcess::start(&guests.called(
             &format!("[limits]\ndeadline_ms = {}\n", SHORT_DEADLINE.as_millis()),
             |strikes| matches!(strikes, Strikes::Wait(_) | Strikes::TextWait(_)),
@@ -193,7 +206,9 @@ async fn every_attack_is_refused_by_name_in_time_and_in_bounded_memory() {
         HostProcess::start(&guests.loaded("")),
     ];
     let mut wrong = Vec::new();
-    let mut table = String::from("| attack | what becomes of it | time | memory |\n| --- | --- | --- | --- |\n");
+    let mut table = String::from(
+        "| attack | what becomes of it | time | memory |\n| --- | --- | --- | --- |\n",
+    );
     for (index, (name, strikes, expected)) in ATTACKS.iter().enumerate() {
         let (host, deadline) = match strikes {
             Strikes::Call(_) | Strikes::Text(_) | Strikes::Adapter(_) => (&hosts[0], DEADLINE),
@@ -201,13 +216,23 @@ async fn every_attack_is_refused_by_name_in_time_and_in_bounded_memory() {
             _ => (&hosts[2], DEADLINE),
         };
         let is_loaded = std::ptr::eq(host, &raw const hosts[2]);
-        let good = if is_loaded { "test_simple_text" } else { "fine" };
+        let good = if is_loaded {
+            "test_simple_text"
+        } else {
+            "fine"
+        };
         // The first call of a host costs more than those that come after it.
-        assert_eq!(host.call_raw(good, json!({})).await.0, 200, "before: {name}");
+        assert_eq!(
+            host.call_raw(good, json!({})).await.0,
+            200,
+            "before: {name}"
+        );
         let idle = host.reset_peak();
         let begun = Instant::now();
         let (ends, elapsed) = match strikes {
-            Strikes::Call(tool) | Strikes::Adapter(tool) => (call(host, tool).await, begun.elapsed()),
+            Strikes::Call(tool) | Strikes::Adapter(tool) => {
+                (call(host, tool).await, begun.elapsed())
+            }
             Strikes::Text(_) => (call(host, &tool_name(index)).await, begun.elapsed()),
             Strikes::TextWait(_) => (call(host, &tool_name(index)).await, begun.elapsed()),
             Strikes::Wait(tool) => {
@@ -221,12 +246,23 @@ async fn every_attack_is_refused_by_name_in_time_and_in_bounded_memory() {
             _ => {
                 host.log.try_iter().for_each(drop);
                 host.configure(&guests.loaded(&guests.entry(index, strikes)));
-                (load(host, *expected == "loaded", begun + deadline + GRACE).await, begun.elapsed())
+                (
+                    load(host, *expected == "loaded", begun + deadline + GRACE).await,
+                    begun.elapsed(),
+                )
             }
         };
         let memory_bytes = host.memory("VmHWM:").saturating_sub(idle);
-        let outcome = Outcome { ends, elapsed, memory_bytes };
-        wrong.extend(outcome.check(expected, deadline).map(|what| format!("{name}: {what}")));
+        let outcome = Outcome {
+            ends,
+            elapsed,
+            memory_bytes,
+        };
+        wrong.extend(
+            outcome
+                .check(expected, deadline)
+                .map(|what| format!("{name}: {what}")),
+        );
         let status = host.call_raw(good, json!({})).await.0;
         assert_eq!(status, 200, "after: {name}");
         let _ = writeln!(table, "{}", outcome.row(name, strikes, expected));
@@ -238,38 +274,69 @@ async fn every_attack_is_refused_by_name_in_time_and_in_bounded_memory() {
 impl Outcome {
     /// What is wrong with it.
     fn check(&self, expected: &str, deadline: Duration) -> Option<String> {
-        let Self { ends, elapsed, memory_bytes } = self;
-        let is_expected = if expected.contains(' ') { ends.contains(expected) } else { ends == expected };
+        let Self {
+            ends,
+            elapsed,
+            memory_bytes,
+        } = self;
+        let is_expected = if expected.contains(' ') {
+            ends.contains(expected)
+        } else {
+            ends == expected
+        };
         if !is_expected {
             return Some(format!("expected {expected}, found {ends}"));
         }
         if *elapsed > deadline + GRACE {
-            return Some(format!("it took {elapsed:?}, and its deadline is {deadline:?}"));
+            return Some(format!(
+                "it took {elapsed:?}, and its deadline is {deadline:?}"
+            ));
         }
-        (*memory_bytes > MEMORY_BYTES).then(|| format!("the host used {memory_bytes} bytes above idle; expected at most {MEMORY_BYTES}"))
+        (*memory_bytes > MEMORY_BYTES).then(|| {
+            format!(
+                "the host used {memory_bytes} bytes above idle; expected at most {MEMORY_BYTES}"
+            )
+        })
     }
 
     /// Its line of the table.
     fn row(&self, name: &str, strikes: &Strikes, expected: &str) -> String {
         let ends = match strikes {
-            _ if !expected.contains(' ') && !["answered", "loaded"].contains(&expected) => format!("`{expected}`"),
+            _ if !expected.contains(' ') && !["answered", "loaded"].contains(&expected) => {
+                format!("`{expected}`")
+            }
             _ if !expected.contains(' ') => expected.to_owned(),
             _ => format!("not loaded: {}", expected.trim_end_matches(": ")),
         };
-        format!("| {name} | {ends} | {:.2} s | {} MiB |", self.elapsed.as_secs_f64(), self.memory_bytes.div_ceil(1 << 20))
+        format!(
+            "| {name} | {ends} | {:.2} s | {} MiB |",
+            self.elapsed.as_secs_f64(),
+            self.memory_bytes.div_ceil(1 << 20)
+        )
     }
 }
 
 /// `answered`, or the name of the refusal.
 async fn call(host: &HostProcess, tool: &str) -> String {
-    let arguments = if tool.starts_with("get_") { json!({"key": 1}) } else { json!({}) };
+    let arguments = if tool.starts_with("get_") {
+        json!({"key": 1})
+    } else {
+        json!({})
+    };
     let (status, _, body) = host.call_raw(tool, arguments).await;
     if status == 200 {
         return String::from("answered");
     }
     let body = String::from_utf8(body).unwrap();
-    assert!(body.len() < 8_000, "{tool}: a refusal of {} bytes", body.len());
-    parse(&body)["error"].as_str().unwrap_or_else(|| panic!("{tool}: {body}")).to_owned()
+    assert!(
+        body.len() < 8_000,
+        "{tool}: a refusal of {} bytes",
+        body.len()
+    );
+    parse(&body)["error"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{tool}: {body}"))
+        .to_owned()
 }
 
 /// `loaded`, or why the plugin was not.
@@ -278,9 +345,17 @@ async fn load(host: &HostProcess, is_expected_to: bool, deadline: Instant) -> St
         if is_expected_to && tool_count(host).await > 900 {
             return String::from("loaded");
         }
-        let wait = if is_expected_to { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+        let wait = if is_expected_to {
+            Duration::ZERO
+        } else {
+            deadline.saturating_duration_since(Instant::now())
+        };
         let line = tokio::task::block_in_place(|| host.log.recv_timeout(wait));
-        if let Some(why) = line.ok().as_deref().and_then(|line| line.split_once("not loaded: ")) {
+        if let Some(why) = line
+            .ok()
+            .as_deref()
+            .and_then(|line| line.split_once("not loaded: "))
+        {
             return why.1.to_owned();
         }
     }
@@ -291,11 +366,22 @@ async fn load(host: &HostProcess, is_expected_to: bool, deadline: Instant) -> St
 async fn tool_count(host: &HostProcess) -> usize {
     let (mut count, mut query) = (0, String::new());
     loop {
-        let page = reqwest::get(format!("{}/v1/tools{query}", host.url)).await.unwrap().text().await.unwrap();
-        assert!(page.len() < 262_144, "a page of the listing has {} bytes", page.len());
+        let page = reqwest::get(format!("{}/v1/tools{query}", host.url))
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        assert!(
+            page.len() < 262_144,
+            "a page of the listing has {} bytes",
+            page.len()
+        );
         let page: Value = parse(&page);
         count += page["tools"].as_array().unwrap().len();
-        let Some(next) = page["next_after"].as_str() else { return count };
+        let Some(next) = page["next_after"].as_str() else {
+            return count;
+        };
         query = format!("?after={next}");
     }
 }
@@ -315,9 +401,16 @@ fn compare(table: &str) {
     }
     // Times and sizes are those of one run.
     let unmeasured = |table: &str| -> Vec<String> {
-        table.lines().map(|line| line.split(" | ").take(2).collect::<Vec<_>>().join(" | ")).collect()
+        table
+            .lines()
+            .map(|line| line.split(" | ").take(2).collect::<Vec<_>>().join(" | "))
+            .collect()
     };
-    assert_eq!(unmeasured(found), unmeasured(table), "run PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it battery");
+    assert_eq!(
+        unmeasured(found),
+        unmeasured(table),
+        "run PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it battery"
+    );
 }
 
 fn tool_name(index: usize) -> String {
@@ -330,7 +423,9 @@ struct Guests(tempfile::TempDir);
 impl Guests {
     fn build() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let write = |index: usize, bytes: Vec<u8>| std::fs::write(folder.path().join(format!("{index}.wasm")), bytes).unwrap();
+        let write = |index: usize, bytes: Vec<u8>| {
+            std::fs::write(folder.path().join(format!("{index}.wasm")), bytes).unwrap()
+        };
         for (index, (_, strikes, _)) in ATTACKS.iter().enumerate() {
             match strikes {
                 Strikes::Text(handler) | Strikes::TextWait(handler) | Strikes::Load(handler) => {
@@ -341,7 +436,11 @@ impl Guests {
                 _ => {}
             }
         }
-        std::fs::write(folder.path().join("adapter.wasm"), encode("adapter", &adapter(""))).unwrap();
+        std::fs::write(
+            folder.path().join("adapter.wasm"),
+            encode("adapter", &adapter("")),
+        )
+        .unwrap();
         Self(folder)
     }
 
@@ -351,7 +450,11 @@ impl Guests {
 
     /// The config of a host that serves the attacks of some kinds.
     fn called(&self, limits: &str, is_served: impl Fn(&Strikes) -> bool) -> String {
-        let mut config = format!("{limits}{}{}", entry("hostile", &component("guests/hostile.wasm")), entry("adapter", &self.file("adapter")));
+        let mut config = format!(
+            "{limits}{}{}",
+            entry("hostile", &component("guests/hostile.wasm")),
+            entry("adapter", &self.file("adapter"))
+        );
         for (index, (_, strikes, _)) in ATTACKS.iter().enumerate() {
             if matches!(strikes, Strikes::Text(_) | Strikes::TextWait(_)) && is_served(strikes) {
                 config.push_str(&entry(&tool_name(index), &self.file(&index.to_string())));
@@ -362,13 +465,19 @@ impl Guests {
 
     /// The config of a host that serves a guest which behaves, and this.
     fn loaded(&self, attack: &str) -> String {
-        format!("{}{attack}", entry("good", &component("guests/conformance.wasm")))
+        format!(
+            "{}{attack}",
+            entry("good", &component("guests/conformance.wasm"))
+        )
     }
 
     /// The entry of an attack that strikes when it is loaded.
     fn entry(&self, index: usize, strikes: &Strikes) -> String {
         match strikes {
-            Strikes::List(how) => format!("{}config = {{ list_tools = {how:?} }}\n", entry("attack", &component("guests/hostile.wasm"))),
+            Strikes::List(how) => format!(
+                "{}config = {{ list_tools = {how:?} }}\n",
+                entry("attack", &component("guests/hostile.wasm"))
+            ),
             _ => entry("attack", &self.file(&index.to_string())),
         }
     }
@@ -405,8 +514,22 @@ fn encode(world: &str, text: &str) -> Vec<u8> {
     let mut module = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let mut resolve = Resolve::default();
     resolve.push_path(root().join("wit/v0.1")).unwrap();
-    let package = resolve.push_source("hostile.wit", &template("wit/hostile.wit")).unwrap();
+    let package = resolve
+        .push_source("hostile.wit", &template("wit/hostile.wit"))
+        .unwrap();
     let world = resolve.select_world(&[package], Some(world)).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
-    ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
+    wit_component::embed_component_metadata(
+        &mut module,
+        &resolve,
+        world,
+        StringEncoding::UTF8,
+        false,
+    )
+    .unwrap();
+    ComponentEncoder::default()
+        .module(&module)
+        .unwrap()
+        .validate(true)
+        .encode()
+        .unwrap()
 }

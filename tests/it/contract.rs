@@ -9,7 +9,12 @@ fn resolved() -> String {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(root().join("wit/v0.1")).unwrap();
     let mut printer = wit_component::WitPrinter::default();
-    let others: Vec<_> = resolve.packages.iter().map(|(id, _)| id).filter(|id| *id != package).collect();
+    let others: Vec<_> = resolve
+        .packages
+        .iter()
+        .map(|(id, _)| id)
+        .filter(|id| *id != package)
+        .collect();
     printer.print(&resolve, package, &others).unwrap();
     printer.output.to_string()
 }
@@ -26,16 +31,28 @@ fn every_item_is_documented_and_says_since_when() {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(root().join("wit/v0.1")).unwrap();
     let package = &resolve.packages[package];
-    let undocumented = |docs: &wit_parser::Docs| docs.contents.as_deref().unwrap_or_default().trim().is_empty();
+    let undocumented = |docs: &wit_parser::Docs| {
+        docs.contents
+            .as_deref()
+            .unwrap_or_default()
+            .trim()
+            .is_empty()
+    };
     for (name, id) in &package.worlds {
         let world = &resolve.worlds[*id];
         assert!(!undocumented(&world.docs), "world {name}");
-        assert!(matches!(world.stability, wit_parser::Stability::Stable { .. }), "world {name}");
+        assert!(
+            matches!(world.stability, wit_parser::Stability::Stable { .. }),
+            "world {name}"
+        );
     }
     for (interface_name, id) in &package.interfaces {
         let interface = &resolve.interfaces[*id];
         assert!(!undocumented(&interface.docs), "interface {interface_name}");
-        assert!(matches!(interface.stability, wit_parser::Stability::Stable { .. }), "interface {interface_name}");
+        assert!(
+            matches!(interface.stability, wit_parser::Stability::Stable { .. }),
+            "interface {interface_name}"
+        );
         for (name, id) in &interface.types {
             let kind = &resolve.types[*id];
             if matches!(kind.kind, wit_parser::TypeDefKind::Type(_)) {
@@ -43,10 +60,26 @@ fn every_item_is_documented_and_says_since_when() {
             }
             assert!(!undocumented(&kind.docs), "{interface_name}.{name}");
             let members: Vec<(&str, &wit_parser::Docs)> = match &kind.kind {
-                wit_parser::TypeDefKind::Record(record) => record.fields.iter().map(|f| (f.name.as_str(), &f.docs)).collect(),
-                wit_parser::TypeDefKind::Variant(variant) => variant.cases.iter().map(|c| (c.name.as_str(), &c.docs)).collect(),
-                wit_parser::TypeDefKind::Enum(cases) => cases.cases.iter().map(|c| (c.name.as_str(), &c.docs)).collect(),
-                wit_parser::TypeDefKind::Flags(flags) => flags.flags.iter().map(|f| (f.name.as_str(), &f.docs)).collect(),
+                wit_parser::TypeDefKind::Record(record) => record
+                    .fields
+                    .iter()
+                    .map(|f| (f.name.as_str(), &f.docs))
+                    .collect(),
+                wit_parser::TypeDefKind::Variant(variant) => variant
+                    .cases
+                    .iter()
+                    .map(|c| (c.name.as_str(), &c.docs))
+                    .collect(),
+                wit_parser::TypeDefKind::Enum(cases) => cases
+                    .cases
+                    .iter()
+                    .map(|c| (c.name.as_str(), &c.docs))
+                    .collect(),
+                wit_parser::TypeDefKind::Flags(flags) => flags
+                    .flags
+                    .iter()
+                    .map(|f| (f.name.as_str(), &f.docs))
+                    .collect(),
                 _ => Vec::new(),
             };
             for (member, docs) in members {
@@ -55,7 +88,10 @@ fn every_item_is_documented_and_says_since_when() {
         }
         for (name, function) in &interface.functions {
             assert!(!undocumented(&function.docs), "{interface_name}.{name}");
-            assert!(matches!(function.stability, wit_parser::Stability::Stable { .. }), "{interface_name}.{name}");
+            assert!(
+                matches!(function.stability, wit_parser::Stability::Stable { .. }),
+                "{interface_name}.{name}"
+            );
         }
     }
 }

@@ -16,9 +16,18 @@ pub(crate) fn folder(config: &str) -> TempDir {
 }
 
 fn run(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
-    let output = plimsoll().args(arguments).env("PLIMSOLL_LOG", "warn").current_dir(folder.path()).output().unwrap();
+    let output = plimsoll()
+        .args(arguments)
+        .env("PLIMSOLL_LOG", "warn")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 #[test]
@@ -30,12 +39,23 @@ fn call_writes_the_body_to_stdout_and_the_facts_to_stderr() {
     let facts = parse(facts.trim());
     assert_eq!(facts["total_count"], 68);
     assert_eq!(facts["returned"], 2);
-    for field in ["approx_tokens", "budget_tokens", "budget_source", "budget_rows_dropped"] {
+    for field in [
+        "approx_tokens",
+        "budget_tokens",
+        "budget_source",
+        "budget_rows_dropped",
+    ] {
         assert!(facts.get(field).is_some(), "{field}");
     }
-    let (code, body, refusal) = run(&folder, &["call", "fleet_show", "--args", r#"{"limit":101}"#]);
+    let (code, body, refusal) = run(
+        &folder,
+        &["call", "fleet_show", "--args", r#"{"limit":101}"#],
+    );
     assert_eq!((code, body.as_str()), (1, ""));
-    assert_eq!(parse(&refusal)["message"], "limit must be an integer between 1 and 100");
+    assert_eq!(
+        parse(&refusal)["message"],
+        "limit must be an integer between 1 and 100"
+    );
     let (code, _, error) = run(&folder, &["call", "no_such_tool"]);
     assert_eq!(code, 1);
     assert_eq!(parse(&error)["error"], "not_found");
@@ -57,7 +77,15 @@ fn everything_that_fits_is_the_handlers_document_byte_for_byte() {
         record.path()
     );
     std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
-    let (code, body, facts) = run(&folder, &["call", "fleet_show", "--args", r#"{"horizon":"all","detail":"full"}"#]);
+    let (code, body, facts) = run(
+        &folder,
+        &[
+            "call",
+            "fleet_show",
+            "--args",
+            r#"{"horizon":"all","detail":"full"}"#,
+        ],
+    );
     assert_eq!(code, 0, "{facts}");
     assert_eq!(body, text);
 }
@@ -67,23 +95,45 @@ fn without_a_config_file_the_error_says_how_to_get_one() {
     let folder = tempfile::tempdir().unwrap();
     let (code, _, error) = run(&folder, &["check"]);
     assert_eq!(code, 3);
-    assert!(error.contains("there is no `plimsoll.toml` in this folder") && error.contains("hint: pass `--config FILE`"), "{error}");
+    assert!(
+        error.contains("there is no `plimsoll.toml` in this folder")
+            && error.contains("hint: pass `--config FILE`"),
+        "{error}"
+    );
 }
 
 #[test]
 fn check_prints_every_value_with_its_source() {
-    let folder = folder(&format!("{}[plugins.fleet.limits]\nfuel = 1000000000\n[plugins.fleet.tools.fleet_show]\ndefault_limit = 7\n", fleet()));
+    let folder = folder(&format!(
+        "{}[plugins.fleet.limits]\nfuel = 1000000000\n[plugins.fleet.tools.fleet_show]\ndefault_limit = 7\n",
+        fleet()
+    ));
     let (code, text, error) = run(&folder, &["check"]);
     assert_eq!(code, 0, "{error}");
     let source = |table: &str, key: &str| {
-        let table = text.split(&format!("[{table}]\n")).nth(1).unwrap().split("\n\n").next().unwrap();
-        let line = table.lines().find(|line| line.starts_with(&format!("{key} ="))).unwrap_or_else(|| panic!("{key}: {table}"));
+        let table = text
+            .split(&format!("[{table}]\n"))
+            .nth(1)
+            .unwrap()
+            .split("\n\n")
+            .next()
+            .unwrap();
+        let line = table
+            .lines()
+            .find(|line| line.starts_with(&format!("{key} =")))
+            .unwrap_or_else(|| panic!("{key}: {table}"));
         line.split('#').nth(1).unwrap().trim().to_owned()
     };
     assert_eq!(source("limits", "fuel"), "default");
     assert_eq!(source("plugins.fleet", "fuel"), "plimsoll.toml");
-    assert_eq!(source("plugins.fleet.tools.fleet_show", "default_limit"), "plimsoll.toml");
-    assert_eq!(source("plugins.fleet.tools.fleet_show", "cap_bytes"), "plugin");
+    assert_eq!(
+        source("plugins.fleet.tools.fleet_show", "default_limit"),
+        "plimsoll.toml"
+    );
+    assert_eq!(
+        source("plugins.fleet.tools.fleet_show", "cap_bytes"),
+        "plugin"
+    );
 }
 
 #[test]
@@ -92,7 +142,14 @@ fn inspect_shows_world_imports_grants_and_what_listing_costs() {
     let file = support::component("plugins/fleet.wasm");
     let (code, text, error) = run(&folder, &["inspect", file.to_str().unwrap()]);
     assert_eq!(code, 0, "{error}");
-    for expected in ["world: tool-handler", "needs granted:", "fleet_show (", " tokens)", "detail (string)", "rows /streams"] {
+    for expected in [
+        "world: tool-handler",
+        "needs granted:",
+        "fleet_show (",
+        " tokens)",
+        "detail (string)",
+        "rows /streams",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
@@ -102,7 +159,10 @@ fn a_host_without_keys_listens_on_loopback_only() {
     let folder = folder("listen = \"0.0.0.0:8787\"\n");
     let (code, _, error) = run(&folder, &["serve"]);
     assert_eq!(code, 3);
-    assert!(error.contains("refusing to listen on `0.0.0.0:8787`"), "{error}");
+    assert!(
+        error.contains("refusing to listen on `0.0.0.0:8787`"),
+        "{error}"
+    );
 }
 
 /// One MCP server over stdio, spoken to line by line.
@@ -133,7 +193,10 @@ impl Stdio {
         parse(&self.lines.next().unwrap().unwrap())
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand at the call")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "so that `json!` can stand at the call"
+    )]
     pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
@@ -167,26 +230,64 @@ fn stdio_serves_the_modern_and_the_handshake_era() {
     let mut modern_client = Stdio::start(&folder);
     let listed = modern_client.ask(1, "tools/list", json!({"_meta": modern()}));
     let tools = listed["result"]["tools"].as_array().unwrap();
-    assert_eq!(tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect::<Vec<_>>(), ["fleet_show", "wave_show", "stream_detail"]);
+    assert_eq!(
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        ["fleet_show", "wave_show", "stream_detail"]
+    );
     assert_eq!(tools[0]["_meta"]["anthropic/maxResultSizeChars"], 200_000);
-    let called = modern_client.ask(2, "tools/call", json!({"name": "fleet_show", "arguments": {}, "_meta": modern()}));
+    let called = modern_client.ask(
+        2,
+        "tools/call",
+        json!({"name": "fleet_show", "arguments": {}, "_meta": modern()}),
+    );
     let content = called["result"]["content"].as_array().unwrap();
     assert_eq!(content.len(), 2);
     let facts = parse(content[0]["text"].as_str().unwrap());
-    assert!(facts["notices"].to_string().contains("This query used the default live-only horizon because"), "{facts}");
-    assert_eq!(called["result"]["_meta"]["dev.plimsoll/receipt"]["total"], 68);
+    assert!(
+        facts["notices"]
+            .to_string()
+            .contains("This query used the default live-only horizon because"),
+        "{facts}"
+    );
+    assert_eq!(
+        called["result"]["_meta"]["dev.plimsoll/receipt"]["total"],
+        68
+    );
 
     let mut legacy = Stdio::start(&folder);
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-    assert_eq!(legacy.ask(1, "initialize", params)["result"]["protocolVersion"], "2025-06-18");
+    assert_eq!(
+        legacy.ask(1, "initialize", params)["result"]["protocolVersion"],
+        "2025-06-18"
+    );
     legacy.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    let called = legacy.ask(2, "tools/call", json!({"name": "fleet_show", "arguments": {"limit": "x"}}));
+    let called = legacy.ask(
+        2,
+        "tools/call",
+        json!({"name": "fleet_show", "arguments": {"limit": "x"}}),
+    );
     assert_eq!(called["result"]["isError"], true);
     let refusal = parse(called["result"]["content"][0]["text"].as_str().unwrap());
-    assert_eq!(refusal["message"], "limit must be an integer between 1 and 100");
+    assert_eq!(
+        refusal["message"],
+        "limit must be an integer between 1 and 100"
+    );
     let unknown = legacy.ask(3, "tools/call", json!({"name": "nope", "arguments": {}}));
-    assert_eq!((unknown["error"]["code"].as_i64(), unknown["error"]["message"].as_str()), (Some(-32602), Some("Unknown tool: nope")));
-    let malformed = legacy.ask(4, "tools/call", json!({"name": "fleet_show", "arguments": []}));
+    assert_eq!(
+        (
+            unknown["error"]["code"].as_i64(),
+            unknown["error"]["message"].as_str()
+        ),
+        (Some(-32602), Some("Unknown tool: nope"))
+    );
+    let malformed = legacy.ask(
+        4,
+        "tools/call",
+        json!({"name": "fleet_show", "arguments": []}),
+    );
     assert_eq!(malformed["error"]["code"], -32602);
 }
 
@@ -196,38 +297,102 @@ async fn the_http_api_has_the_body_the_receipt_and_the_next_link() {
     let served = host.serve().await;
     let client = reqwest::Client::new();
     let url = format!("{}/v1/tools/fleet_show", served.url);
-    let response = client.post(&url).body(r#"{"limit":3,"horizon":"all"}"#).send().await.unwrap();
+    let response = client
+        .post(&url)
+        .body(r#"{"limit":3,"horizon":"all"}"#)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(response.status(), 200);
     let receipt = parse(response.headers()["plimsoll-receipt"].to_str().unwrap());
-    assert_eq!((&receipt["total"], &receipt["returned"], &receipt["after"]), (&json!(68), &json!(3), &json!(65)));
+    assert_eq!(
+        (&receipt["total"], &receipt["returned"], &receipt["after"]),
+        (&json!(68), &json!(3), &json!(65))
+    );
     let link = response.headers()["link"].to_str().unwrap().to_owned();
     let target = link.strip_prefix('<').unwrap().split('>').next().unwrap();
     assert!(link.ends_with("; rel=\"next\""));
     let first: Value = response.json().await.unwrap();
-    let second: Value = client.post(format!("{}{target}", served.url)).send().await.unwrap().json().await.unwrap();
+    let second: Value = client
+        .post(format!("{}{target}", served.url))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
     assert_eq!(second["streams"].as_array().unwrap().len(), 3);
     assert_ne!(first["streams"][2]["id"], second["streams"][0]["id"]);
 
-    let csv = client.post(&url).header("accept", "text/csv").send().await.unwrap();
+    let csv = client
+        .post(&url)
+        .header("accept", "text/csv")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(csv.headers()["content-type"], "text/csv; charset=utf-8");
     assert!(csv.text().await.unwrap().starts_with("id,"));
 
-    let refused = client.post(&url).body(r#"{"limit":0}"#).send().await.unwrap();
+    let refused = client
+        .post(&url)
+        .body(r#"{"limit":0}"#)
+        .send()
+        .await
+        .unwrap();
     assert_eq!(refused.status(), 400);
-    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    assert_eq!(
+        refused.headers()["content-type"],
+        "application/problem+json"
+    );
     let problem: Value = refused.json().await.unwrap();
-    assert_eq!(problem["detail"], "limit must be an integer between 1 and 100");
+    assert_eq!(
+        problem["detail"],
+        "limit must be an integer between 1 and 100"
+    );
     assert_eq!(problem["status"], 400);
 
-    for (path, status) in [("/healthz", 200), ("/v1/tools", 200), ("/openapi.json", 200), ("/nope", 404), ("/v1/tools/fleet_show", 405)] {
-        assert_eq!(client.get(format!("{}{path}", served.url)).send().await.unwrap().status(), status, "{path}");
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/v1/tools", 200),
+        ("/openapi.json", 200),
+        ("/nope", 404),
+        ("/v1/tools/fleet_show", 405),
+    ] {
+        assert_eq!(
+            client
+                .get(format!("{}{path}", served.url))
+                .send()
+                .await
+                .unwrap()
+                .status(),
+            status,
+            "{path}"
+        );
     }
     let not_json = client.post(&url).body("{").send().await.unwrap();
     assert_eq!(not_json.status(), 400);
-    assert_eq!(client.post(format!("{}/v1/tools/nope", served.url)).send().await.unwrap().status(), 404);
-    let foreign = client.post(&url).header("host", "evil.test").send().await.unwrap();
+    assert_eq!(
+        client
+            .post(format!("{}/v1/tools/nope", served.url))
+            .send()
+            .await
+            .unwrap()
+            .status(),
+        404
+    );
+    let foreign = client
+        .post(&url)
+        .header("host", "evil.test")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(foreign.status(), 403);
-    let foreign = client.post(&url).header("origin", "https://evil.test").send().await.unwrap();
+    let foreign = client
+        .post(&url)
+        .header("origin", "https://evil.test")
+        .send()
+        .await
+        .unwrap();
     assert_eq!(foreign.status(), 403);
 }
 
@@ -237,13 +402,21 @@ async fn mcp_over_http_answers_malformed_messages_as_json_rpc_wants_it() {
     let served = host.serve().await;
     let client = reqwest::Client::new();
     let post = |body: &str| {
-        let request = client.post(format!("{}/mcp", served.url)).header("content-type", "application/json");
-        request.header("accept", "application/json, text/event-stream").body(body.to_owned())
+        let request = client
+            .post(format!("{}/mcp", served.url))
+            .header("content-type", "application/json");
+        request
+            .header("accept", "application/json, text/event-stream")
+            .body(body.to_owned())
     };
     for (body, code) in [("{", -32700), ("[]", -32600), ("NaN", -32700)] {
         let response = post(body).send().await.unwrap();
         assert_eq!(response.status(), 400);
-        assert_eq!(response.json::<Value>().await.unwrap()["error"]["code"], code, "{body}");
+        assert_eq!(
+            response.json::<Value>().await.unwrap()["error"]["code"],
+            code,
+            "{body}"
+        );
     }
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "fleet_show", "arguments": {}, "_meta": modern()}});
     let response = post(&call.to_string())
@@ -255,7 +428,10 @@ async fn mcp_over_http_answers_malformed_messages_as_json_rpc_wants_it() {
         .unwrap();
     assert_eq!(response.status(), 200);
     let result: Value = response.json().await.unwrap();
-    assert_eq!(result["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "plimsoll");
+    assert_eq!(
+        result["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+        "plimsoll"
+    );
 }
 
 /// A host with one typed tool that answers with this document.
@@ -279,9 +455,16 @@ async fn typed(document: &str) -> TestHost {
 async fn call_typed(host: &TestHost, arguments: Value) -> Value {
     let served = host.serve().await;
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "typed", "arguments": arguments, "_meta": modern()}});
-    let request = reqwest::Client::new().post(format!("{}/mcp", served.url)).header("content-type", "application/json");
-    let request = request.header("accept", "application/json, text/event-stream").header("mcp-protocol-version", "2026-07-28");
-    let request = request.header("mcp-method", "tools/call").header("mcp-name", "typed").body(call.to_string());
+    let request = reqwest::Client::new()
+        .post(format!("{}/mcp", served.url))
+        .header("content-type", "application/json");
+    let request = request
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28");
+    let request = request
+        .header("mcp-method", "tools/call")
+        .header("mcp-name", "typed")
+        .body(call.to_string());
     request.send().await.unwrap().json::<Value>().await.unwrap()["result"].clone()
 }
 
@@ -293,11 +476,23 @@ async fn a_page_of_a_typed_tool_satisfies_the_advertised_schema() {
     for arguments in [json!({"limit": 1}), json!({}), json!({"fields": ["n"]})] {
         let result = call_typed(&host, arguments).await;
         let structured = &result["structuredContent"];
-        assert!(jsonschema::is_valid(&schema, structured), "{structured} against {schema}");
+        assert!(
+            jsonschema::is_valid(&schema, structured),
+            "{structured} against {schema}"
+        );
         let content = result["content"].as_array().unwrap();
-        assert_eq!(structured["facts"], parse(content[0]["text"].as_str().unwrap()));
-        assert_eq!(structured["body"], parse(content[1]["text"].as_str().unwrap()));
-        assert_eq!(structured["body"]["items"][0]["n"], 9_007_199_254_740_993_u64);
+        assert_eq!(
+            structured["facts"],
+            parse(content[0]["text"].as_str().unwrap())
+        );
+        assert_eq!(
+            structured["body"],
+            parse(content[1]["text"].as_str().unwrap())
+        );
+        assert_eq!(
+            structured["body"]["items"][0]["n"],
+            9_007_199_254_740_993_u64
+        );
     }
 }
 
@@ -308,5 +503,11 @@ async fn a_number_that_structured_content_cannot_hold_is_refused() {
     assert_eq!(result["isError"], true);
     let refusal = parse(result["content"][0]["text"].as_str().unwrap());
     assert_eq!(refusal["error"], "invalid_answer");
-    assert!(refusal["message"].as_str().unwrap().contains("number out of range"), "{refusal}");
+    assert!(
+        refusal["message"]
+            .as_str()
+            .unwrap()
+            .contains("number out of range"),
+        "{refusal}"
+    );
 }

@@ -62,16 +62,29 @@ impl Server {
                         Err(_) => break,
                     }
                 }
-                heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+                heads
+                    .lock()
+                    .unwrap()
+                    .push(String::from_utf8_lossy(&head).into_owned());
                 tokio::spawn(answer(stream));
             }
         });
-        Self { address, seen, running }
+        Self {
+            address,
+            seen,
+            running,
+        }
     }
 
     /// A server that says `hello`.
     async fn hello() -> Self {
-        Self::start(|stream| say(stream, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello".to_owned())).await
+        Self::start(|stream| {
+            say(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello".to_owned(),
+            )
+        })
+        .await
     }
 
     fn authority(&self) -> String {
@@ -94,7 +107,10 @@ async fn say(mut stream: TcpStream, answer: String) {
 
 /// The entry of a plugin that sends requests.
 fn fetcher(grants: &str) -> String {
-    format!("[plugins.fetcher]\ncomponent = {:?}\n{grants}\n", component("guests/fetcher.wasm"))
+    format!(
+        "[plugins.fetcher]\ncomponent = {:?}\n{grants}\n",
+        component("guests/fetcher.wasm")
+    )
 }
 
 async fn host(grants: &str) -> TestHost {
@@ -112,23 +128,42 @@ async fn fetch(host: &TestHost, arguments: Value) -> Value {
 
 async fn error(host: &TestHost, arguments: Value) -> String {
     let document = fetch(host, arguments).await;
-    document["error"].as_str().unwrap_or_else(|| panic!("it was let through: {document}")).to_owned()
+    document["error"]
+        .as_str()
+        .unwrap_or_else(|| panic!("it was let through: {document}"))
+        .to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_granted_host_is_reached_and_hears_the_name_that_was_checked() {
     let server = Server::hello().await;
     let host = host(&server.grant()).await;
-    let document = fetch(&host, json!({ "authority": server.authority(), "path": "/a?b=c" })).await;
-    assert_eq!(document, json!({ "status": 200, "bytes": 5, "text": "hello" }));
+    let document = fetch(
+        &host,
+        json!({ "authority": server.authority(), "path": "/a?b=c" }),
+    )
+    .await;
+    assert_eq!(
+        document,
+        json!({ "status": 200, "bytes": 5, "text": "hello" })
+    );
     let head = server.seen.lock().unwrap()[0].to_lowercase();
     assert!(head.starts_with("get /a?b=c http/1.1\r\n"), "{head}");
-    assert!(head.contains(&format!("\r\nhost: {}\r\n", server.authority())), "{head}");
+    assert!(
+        head.contains(&format!("\r\nhost: {}\r\n", server.authority())),
+        "{head}"
+    );
     // In other words for the same address.
     let decimal = format!("2130706433:{}", server.address.port());
-    assert_eq!(fetch(&host, json!({ "authority": decimal })).await["status"], 200);
+    assert_eq!(
+        fetch(&host, json!({ "authority": decimal })).await["status"],
+        200
+    );
     let head = server.seen.lock().unwrap()[1].to_lowercase();
-    assert!(head.contains(&format!("\r\nhost: {}\r\n", server.authority())), "{head}");
+    assert!(
+        head.contains(&format!("\r\nhost: {}\r\n", server.authority())),
+        "{head}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,11 +179,18 @@ async fn another_port_scheme_or_host_is_denied_and_hears_nothing() {
         json!({ "authority": format!("[::1]:{port}") }),
         json!({ "authority": "127.0.0.1" }),
     ] {
-        assert_eq!(error(&host, arguments.clone()).await, "ErrorCode::HttpRequestDenied", "{arguments}");
+        assert_eq!(
+            error(&host, arguments.clone()).await,
+            "ErrorCode::HttpRequestDenied",
+            "{arguments}"
+        );
     }
     assert_eq!((granted.requests(), other.requests()), (0, 0));
     let tunnel = json!({ "authority": granted.authority(), "method": "CONNECT" });
-    assert_eq!(error(&host, tunnel).await, "ErrorCode::HttpRequestMethodInvalid");
+    assert_eq!(
+        error(&host, tunnel).await,
+        "ErrorCode::HttpRequestMethodInvalid"
+    );
     assert_eq!(granted.requests(), 0);
 }
 
@@ -169,7 +211,14 @@ async fn q1_a_host_that_only_looks_like_the_granted_one_is_denied() {
         ("evil.test:80@api.example.com", "/"),
     ] {
         let error = error(&host, json!({ "authority": authority, "path": path })).await;
-        assert!(["ErrorCode::HttpRequestDenied", "ErrorCode::HttpRequestUriInvalid"].contains(&error.as_str()), "{authority}: {error}");
+        assert!(
+            [
+                "ErrorCode::HttpRequestDenied",
+                "ErrorCode::HttpRequestUriInvalid"
+            ]
+            .contains(&error.as_str()),
+            "{authority}: {error}"
+        );
     }
 }
 
@@ -177,18 +226,40 @@ async fn q1_a_host_that_only_looks_like_the_granted_one_is_denied() {
 #[tokio::test(flavor = "multi_thread")]
 async fn q3_a_name_with_a_private_address_needs_a_private_grant() {
     let server = Server::hello().await;
-    let (port, authority) = (server.address.port(), format!("localhost:{}", server.address.port()));
+    let (port, authority) = (
+        server.address.port(),
+        format!("localhost:{}", server.address.port()),
+    );
     let public = host(&format!("hosts = [\"http://{authority}\"]")).await;
-    assert_eq!(error(&public, json!({ "authority": authority })).await, "ErrorCode::DestinationIpProhibited");
+    assert_eq!(
+        error(&public, json!({ "authority": authority })).await,
+        "ErrorCode::DestinationIpProhibited"
+    );
     assert_eq!(server.requests(), 0);
     let private = host(&format!("private_hosts = [\"http://{authority}\"]")).await;
-    assert_eq!(fetch(&private, json!({ "authority": authority })).await["text"], "hello");
+    assert_eq!(
+        fetch(&private, json!({ "authority": authority })).await["text"],
+        "hello"
+    );
     let head = server.seen.lock().unwrap()[0].to_lowercase();
-    assert!(head.contains(&format!("\r\nhost: {authority}\r\n")), "{head}");
+    assert!(
+        head.contains(&format!("\r\nhost: {authority}\r\n")),
+        "{head}"
+    );
     // A user before the host, and the granted name as the user.
-    for authority in [format!("user@{authority}"), format!("{authority}@127.0.0.1:{port}")] {
+    for authority in [
+        format!("user@{authority}"),
+        format!("{authority}@127.0.0.1:{port}"),
+    ] {
         let error = error(&private, json!({ "authority": authority })).await;
-        assert!(["ErrorCode::HttpRequestDenied", "ErrorCode::HttpRequestUriInvalid"].contains(&error.as_str()), "{authority}: {error}");
+        assert!(
+            [
+                "ErrorCode::HttpRequestDenied",
+                "ErrorCode::HttpRequestUriInvalid"
+            ]
+            .contains(&error.as_str()),
+            "{authority}: {error}"
+        );
     }
     assert_eq!(server.requests(), 1);
 }
@@ -196,12 +267,23 @@ async fn q3_a_name_with_a_private_address_needs_a_private_grant() {
 /// Case Q3: an IPv6 literal with a port is one host and one port.
 #[tokio::test(flavor = "multi_thread")]
 async fn q3_an_address_of_ipv6_is_read_whole() {
-    let hello = |stream| say(stream, "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_owned());
+    let hello = |stream| {
+        say(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".to_owned(),
+        )
+    };
     let server = Server::start_on("::1".parse().unwrap(), hello).await;
     let host = host(&server.grant()).await;
-    assert_eq!(fetch(&host, json!({ "authority": server.authority() })).await["text"], "hello");
+    assert_eq!(
+        fetch(&host, json!({ "authority": server.authority() })).await["text"],
+        "hello"
+    );
     let mapped = format!("[::ffff:127.0.0.1]:{}", server.address.port());
-    assert_eq!(error(&host, json!({ "authority": mapped })).await, "ErrorCode::HttpRequestDenied");
+    assert_eq!(
+        error(&host, json!({ "authority": mapped })).await,
+        "ErrorCode::HttpRequestDenied"
+    );
 }
 
 /// Case Q3: what is connected to is an address, what TLS asks for is the name; and nobody is trusted who only has the address.
@@ -219,7 +301,9 @@ async fn q3_tls_keeps_the_name_and_refuses_a_certificate_that_nobody_signed() {
     let authority = format!("localhost:{}", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await.unwrap();
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream)
+            .await
+            .unwrap();
         let name = hello.client_hello().server_name().map(str::to_owned);
         let refused = hello.into_stream(Arc::new(tls)).await.is_err();
         (name, refused)
@@ -233,19 +317,39 @@ async fn q3_tls_keeps_the_name_and_refuses_a_certificate_that_nobody_signed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirect_is_a_new_request_with_a_new_check() {
     let secret = Server::hello().await;
-    let location = format!("HTTP/1.1 302 Found\r\nlocation: http://{}/x\r\ncontent-length: 0\r\n\r\n", secret.address);
+    let location = format!(
+        "HTTP/1.1 302 Found\r\nlocation: http://{}/x\r\ncontent-length: 0\r\n\r\n",
+        secret.address
+    );
     let server = Server::start(move |stream| say(stream, location.clone())).await;
     let host = host(&server.grant()).await;
     // The host follows nothing by itself.
-    assert_eq!(fetch(&host, json!({ "authority": server.authority() })).await["status"], 302);
-    assert_eq!(error(&host, json!({ "authority": server.authority(), "follow": true })).await, "ErrorCode::HttpRequestDenied");
+    assert_eq!(
+        fetch(&host, json!({ "authority": server.authority() })).await["status"],
+        302
+    );
+    assert_eq!(
+        error(
+            &host,
+            json!({ "authority": server.authority(), "follow": true })
+        )
+        .await,
+        "ErrorCode::HttpRequestDenied"
+    );
     assert_eq!(secret.requests(), 0);
     let both = TestHost::start(&fetcher(&format!(
         "private_hosts = [\"http://{}\", \"http://{}\"]",
         server.address, secret.address
     )))
     .await;
-    assert_eq!(fetch(&both, json!({ "authority": server.authority(), "follow": true })).await["text"], "hello");
+    assert_eq!(
+        fetch(
+            &both,
+            json!({ "authority": server.authority(), "follow": true })
+        )
+        .await["text"],
+        "hello"
+    );
 }
 
 /// Case N3: whatever the guest's timeouts, the call's deadline ends the request and its connection.
@@ -277,41 +381,83 @@ async fn n3_a_server_that_never_ends_is_left_at_the_deadline() {
     let dripping = never("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n", closed).await;
     for server in [&silent, &dripping] {
         let host = host(&format!("{}\nlimits.deadline_ms = 500", server.grant())).await;
-        for timeouts in [json!({}), json!({ "connect_ms": 600_000, "first_byte_ms": 600_000, "between_bytes_ms": u64::MAX })] {
+        for timeouts in [
+            json!({}),
+            json!({ "connect_ms": 600_000, "first_byte_ms": 600_000, "between_bytes_ms": u64::MAX }),
+        ] {
             let mut arguments = timeouts.clone();
             arguments["authority"] = json!(server.authority());
             let begun = Instant::now();
             let reply = host.call("fetch", arguments).await;
-            assert_eq!(reply.refusal(), Some(Code::InvokeTimeout), "{}", reply.body());
-            assert!(begun.elapsed() >= Duration::from_millis(500) && begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-            tokio::time::timeout(LONG, closes.recv()).await.expect("the connection is still open").unwrap();
+            assert_eq!(
+                reply.refusal(),
+                Some(Code::InvokeTimeout),
+                "{}",
+                reply.body()
+            );
+            assert!(
+                begun.elapsed() >= Duration::from_millis(500)
+                    && begun.elapsed() < Duration::from_secs(3),
+                "{:?}",
+                begun.elapsed()
+            );
+            tokio::time::timeout(LONG, closes.recv())
+                .await
+                .expect("the connection is still open")
+                .unwrap();
         }
     }
     // A guest may wait for less.
-    let host = host(&format!("{}\n{}", silent.grant(), "limits.deadline_ms = 20000")).await;
-    let waited = error(&host, json!({ "authority": silent.authority(), "first_byte_ms": 50 })).await;
+    let host = host(&format!(
+        "{}\n{}",
+        silent.grant(),
+        "limits.deadline_ms = 20000"
+    ))
+    .await;
+    let waited = error(
+        &host,
+        json!({ "authority": silent.authority(), "first_byte_ms": 50 }),
+    )
+    .await;
     assert_eq!(waited, "ErrorCode::ConnectionReadTimeout");
-    tokio::time::timeout(LONG, closes.recv()).await.expect("the connection is still open").unwrap();
+    tokio::time::timeout(LONG, closes.recv())
+        .await
+        .expect("the connection is still open")
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_may_wait_less_between_bytes_than_the_call_lasts() {
     let stuck = Server::start(|mut stream: TcpStream| async move {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf")
+            .await;
         let _ = stream.read_u8().await;
     })
     .await;
     let host = host(&stuck.grant()).await;
-    let waited = error(&host, json!({ "authority": stuck.authority(), "between_bytes_ms": 50 })).await;
+    let waited = error(
+        &host,
+        json!({ "authority": stuck.authority(), "between_bytes_ms": 50 }),
+    )
+    .await;
     assert_eq!(waited, "ErrorCode::ConnectionReadTimeout");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_larger_than_the_bound_is_stopped() {
     // One that says so at once, and one that does not.
-    let announced = Server::start(|stream| say(stream, "HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n".to_owned())).await;
+    let announced = Server::start(|stream| {
+        say(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-length: 67108865\r\n\r\n".to_owned(),
+        )
+    })
+    .await;
     let endless = Server::start(|mut stream: TcpStream| async move {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+            .await;
         let piece = vec![b'x'; 1 << 20];
         while stream.write_all(&piece).await.is_ok() {}
     })
@@ -323,7 +469,9 @@ async fn an_answer_larger_than_the_bound_is_stopped() {
     }
     // As large as may be.
     let whole = Server::start(|mut stream: TcpStream| async move {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n").await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 67108864\r\n\r\n")
+            .await;
         let piece = vec![b'x'; 1 << 20];
         for _ in 0..64 {
             let _ = stream.write_all(&piece).await;
@@ -331,7 +479,10 @@ async fn an_answer_larger_than_the_bound_is_stopped() {
     })
     .await;
     let host = host(&whole.grant()).await;
-    assert_eq!(fetch(&host, json!({ "authority": whole.authority() })).await["bytes"], 64 << 20);
+    assert_eq!(
+        fetch(&host, json!({ "authority": whole.authority() })).await["bytes"],
+        64 << 20
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,7 +493,11 @@ async fn a_request_larger_than_the_bound_is_stopped() {
     })
     .await;
     let host = host(&sink.grant()).await;
-    let error = error(&host, json!({ "authority": sink.authority(), "body_bytes": (64 << 20) + 1 })).await;
+    let error = error(
+        &host,
+        json!({ "authority": sink.authority(), "body_bytes": (64 << 20) + 1 }),
+    )
+    .await;
     assert!(error.contains("HttpRequestBodySize"), "{error}");
 }
 
@@ -350,15 +505,27 @@ async fn a_request_larger_than_the_bound_is_stopped() {
 async fn a_call_has_so_many_requests_open_and_no_more() {
     let server = Server::hello().await;
     let host = host(&server.grant()).await;
-    let document = fetch(&host, json!({ "authority": server.authority(), "times": 40 })).await;
+    let document = fetch(
+        &host,
+        json!({ "authority": server.authority(), "times": 40 }),
+    )
+    .await;
     let refused = document["refused"].as_array().unwrap();
     assert_eq!(refused.len(), 40 - 1 - 32, "{document}");
-    assert!(refused.iter().all(|refused| refused == "ErrorCode::ConnectionLimitReached"), "{document}");
+    assert!(
+        refused
+            .iter()
+            .all(|refused| refused == "ErrorCode::ConnectionLimitReached"),
+        "{document}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_is_no_http_is_an_error_of_the_request() {
-    for answer in ["nothing of the kind\r\n\r\n".to_owned(), format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20))] {
+    for answer in [
+        "nothing of the kind\r\n\r\n".to_owned(),
+        format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)),
+    ] {
         let server = Server::start(move |stream| say(stream, answer.clone())).await;
         let host = host(&server.grant()).await;
         let error = error(&host, json!({ "authority": server.authority() })).await;
@@ -370,7 +537,10 @@ async fn an_answer_that_is_no_http_is_an_error_of_the_request() {
 async fn an_empty_list_of_hosts_lets_a_plugin_load_and_denies_every_request() {
     let server = Server::hello().await;
     let host = host("hosts = []").await;
-    assert_eq!(error(&host, json!({ "authority": server.authority() })).await, "ErrorCode::HttpRequestDenied");
+    assert_eq!(
+        error(&host, json!({ "authority": server.authority() })).await,
+        "ErrorCode::HttpRequestDenied"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -380,7 +550,12 @@ async fn a_plugin_without_hosts_does_not_load_and_the_message_has_the_lines_to_a
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("`wasi:http/outgoing-handler@0.2."), "{text}");
-    assert!(text.contains("hint: add to `plimsoll.toml`\n[plugins.fetcher]\nhosts = [\"https://HOST\"]"), "{text}");
+    assert!(
+        text.contains(
+            "hint: add to `plimsoll.toml`\n[plugins.fetcher]\nhosts = [\"https://HOST\"]"
+        ),
+        "{text}"
+    );
 }
 
 /// Case Q5.
@@ -389,15 +564,21 @@ async fn q5_a_plugin_reads_its_own_values_and_secrets_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine.txt"), "mine\n").unwrap();
     std::fs::write(folder.path().join("theirs.txt"), "theirs\n").unwrap();
-    let mine = fetcher("hosts = []\nconfig.colour = \"blue\"\nsecrets.KEY = { file = \"mine.txt\" }");
+    let mine =
+        fetcher("hosts = []\nconfig.colour = \"blue\"\nsecrets.KEY = { file = \"mine.txt\" }");
     let theirs = format!(
         "[plugins.hostile]\ncomponent = {:?}\nclock = true\nconfig.shade = \"dark\"\nsecrets.KEY = {{ file = \"theirs.txt\" }}\n\
          secrets.OTHER = {{ file = \"theirs.txt\" }}\n",
         component("guests/hostile.wasm")
     );
-    let host = TestHost::start_in(folder, &format!("{mine}{theirs}")).await.unwrap();
+    let host = TestHost::start_in(folder, &format!("{mine}{theirs}"))
+        .await
+        .unwrap();
     assert_eq!(host.call("fine", json!({})).await.refusal(), None);
-    assert_eq!(document(&host.call("values", json!({})).await), json!({ "colour": "blue", "KEY": "mine" }));
+    assert_eq!(
+        document(&host.call("values", json!({})).await),
+        json!({ "colour": "blue", "KEY": "mine" })
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -405,15 +586,29 @@ async fn a_secret_that_changed_is_the_plugins_at_the_next_reload() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key.txt");
     std::fs::write(&file, "old").unwrap();
-    let host = TestHost::start_in(folder, &fetcher("hosts = []\nsecrets.KEY = { file = \"key.txt\" }")).await.unwrap();
-    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "old");
+    let host = TestHost::start_in(
+        folder,
+        &fetcher("hosts = []\nsecrets.KEY = { file = \"key.txt\" }"),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        document(&host.call("values", json!({})).await)["KEY"],
+        "old"
+    );
     std::fs::write(&file, "new").unwrap();
     host.app.reload().await.unwrap();
-    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "new");
+    assert_eq!(
+        document(&host.call("values", json!({})).await)["KEY"],
+        "new"
+    );
     // One that is gone leaves what serves as it is.
     std::fs::remove_file(&file).unwrap();
     host.app.reload().await;
-    assert_eq!(document(&host.call("values", json!({})).await)["KEY"], "new");
+    assert_eq!(
+        document(&host.call("values", json!({})).await)["KEY"],
+        "new"
+    );
 }
 
 /// Case Q7.
@@ -421,7 +616,10 @@ async fn a_secret_that_changed_is_the_plugins_at_the_next_reload() {
 async fn q7_folder_process_and_environment_are_not_the_hosts() {
     let host = host("hosts = []").await;
     let place = document(&host.call("place", json!({})).await);
-    assert_eq!(place, json!({ "folder": "/", "process_file": false, "variables": [], "arguments": 0 }));
+    assert_eq!(
+        place,
+        json!({ "folder": "/", "process_file": false, "variables": [], "arguments": 0 })
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -434,13 +632,35 @@ async fn a_folder_is_written_where_the_entry_says_so_and_nowhere_else() {
     let root = folder.path().to_owned();
     let files = "hosts = []\nfiles = [{ host = \"open\", guest = \"/open\", write = true }, { host = \"closed\", guest = \"/closed\" }]";
     let host = TestHost::start_in(folder, &fetcher(files)).await.unwrap();
-    assert_eq!(document(&host.call("write", json!({ "path": "/open/a.txt", "text": "kept" })).await), json!({ "text": "kept" }));
-    for path in ["/closed/a.txt", "/open/../beside/a.txt", "/open/way_out/a.txt", "/beside/a.txt", "a.txt", "/etc/a.txt"] {
-        let document = document(&host.call("write", json!({ "path": path, "text": "x" })).await);
+    assert_eq!(
+        document(
+            &host
+                .call("write", json!({ "path": "/open/a.txt", "text": "kept" }))
+                .await
+        ),
+        json!({ "text": "kept" })
+    );
+    for path in [
+        "/closed/a.txt",
+        "/open/../beside/a.txt",
+        "/open/way_out/a.txt",
+        "/beside/a.txt",
+        "a.txt",
+        "/etc/a.txt",
+    ] {
+        let document = document(
+            &host
+                .call("write", json!({ "path": path, "text": "x" }))
+                .await,
+        );
         assert!(document["error"].is_string(), "{path}: {document}");
     }
     for name in ["closed", "beside"] {
-        assert_eq!(std::fs::read_dir(root.join(name)).unwrap().count(), 0, "{name}");
+        assert_eq!(
+            std::fs::read_dir(root.join(name)).unwrap().count(),
+            0,
+            "{name}"
+        );
     }
 }
 
@@ -460,17 +680,43 @@ fn plimsoll_in(folder: &std::path::Path, config: &str, arguments: &[&str]) -> st
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_is_set_and_never_shown() {
     let folder = tempfile::tempdir().unwrap();
-    let config = fetcher("hosts = [\"https://api.example.com\"]\nprivate_hosts = [\"http://127.0.0.1:9000\"]\nsecrets.TOKEN = { env = \"PLIMSOLL_TEST_TOKEN\" }");
+    let config = fetcher(
+        "hosts = [\"https://api.example.com\"]\nprivate_hosts = [\"http://127.0.0.1:9000\"]\nsecrets.TOKEN = { env = \"PLIMSOLL_TEST_TOKEN\" }",
+    );
     let component = component("guests/fetcher.wasm");
-    let inspect = ["inspect", component.to_str().unwrap(), "--plugin", "fetcher"];
-    for arguments in [&["check"][..], &inspect[..], &["call", "fetch", "--args", "{\"authority\":\"evil.test\"}"][..]] {
+    let inspect = [
+        "inspect",
+        component.to_str().unwrap(),
+        "--plugin",
+        "fetcher",
+    ];
+    for arguments in [
+        &["check"][..],
+        &inspect[..],
+        &["call", "fetch", "--args", "{\"authority\":\"evil.test\"}"][..],
+    ] {
         let output = plimsoll_in(folder.path(), &config, arguments);
-        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(!text.contains("hunter2"), "{text}");
         let expected = match arguments[0] {
-            "check" => vec!["secrets.TOKEN = (set)", "hosts = https://api.example.com", "private_hosts = http://127.0.0.1:9000"],
-            "inspect" => vec!["(granted)", "requests to https://api.example.com\n", "the secret `TOKEN` (set)"],
-            _ => vec!["a request was denied: `http://evil.test` is not granted: to allow it, add \"http://evil.test\" to `hosts`", "source=\"host\""],
+            "check" => vec![
+                "secrets.TOKEN = (set)",
+                "hosts = https://api.example.com",
+                "private_hosts = http://127.0.0.1:9000",
+            ],
+            "inspect" => vec![
+                "(granted)",
+                "requests to https://api.example.com\n",
+                "the secret `TOKEN` (set)",
+            ],
+            _ => vec![
+                "a request was denied: `http://evil.test` is not granted: to allow it, add \"http://evil.test\" to `hosts`",
+                "source=\"host\"",
+            ],
         };
         for expected in expected {
             assert!(text.contains(expected), "{expected}: {text}");
@@ -487,9 +733,23 @@ async fn a_secret_is_set_and_never_shown() {
 fn inspect_shows_wanted_against_granted() {
     let folder = tempfile::tempdir().unwrap();
     let component = component("guests/fetcher.wasm");
-    let output = plimsoll_in(folder.path(), &fetcher(""), &["inspect", component.to_str().unwrap(), "--plugin", "fetcher"]);
+    let output = plimsoll_in(
+        folder.path(),
+        &fetcher(""),
+        &[
+            "inspect",
+            component.to_str().unwrap(),
+            "--plugin",
+            "fetcher",
+        ],
+    );
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     for expected in [
         "wasi:http/outgoing-handler@0.2.12 (not granted)\n",
         "to add to [plugins.fetcher]:\n  hosts = [\"https://HOST\"]\n",
@@ -498,6 +758,13 @@ fn inspect_shows_wanted_against_granted() {
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
-    let output = plimsoll_in(folder.path(), &fetcher(""), &["inspect", component.to_str().unwrap(), "--plugin", "other"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no `[plugins.other]` in the config file; it has: fetcher"));
+    let output = plimsoll_in(
+        folder.path(),
+        &fetcher(""),
+        &["inspect", component.to_str().unwrap(), "--plugin", "other"],
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("there is no `[plugins.other]` in the config file; it has: fetcher")
+    );
 }

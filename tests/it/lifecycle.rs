@@ -32,7 +32,9 @@ impl Watched {
         for (name, built) in components {
             place(&component(built), &folder.path().join("plugins").join(name));
         }
-        let app = App::start(Config::read(&folder.path().join("plimsoll.toml")).unwrap()).await.unwrap();
+        let app = App::start(Config::read(&folder.path().join("plimsoll.toml")).unwrap())
+            .await
+            .unwrap();
         let app: &'static App = Box::leak(Box::new(app));
         let stop = CancellationToken::new();
         tokio::spawn(watch::run(app, stop.clone()));
@@ -44,7 +46,12 @@ impl Watched {
     }
 
     fn tools(&self) -> Vec<String> {
-        self.app.host.catalog().tools().map(|tool| tool.name().to_owned()).collect()
+        self.app
+            .host
+            .catalog()
+            .tools()
+            .map(|tool| tool.name().to_owned())
+            .collect()
     }
 
     /// Waits until the listing is what the test expects.
@@ -55,7 +62,11 @@ impl Watched {
                 changes.changed().await.unwrap();
             }
         };
-        assert!(tokio::time::timeout(SEEN, seen).await.is_ok(), "the tools are still {:?}", self.tools());
+        assert!(
+            tokio::time::timeout(SEEN, seen).await.is_ok(),
+            "the tools are still {:?}",
+            self.tools()
+        );
     }
 }
 
@@ -74,33 +85,63 @@ fn place(from: &Path, to: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_is_dropped_in_and_named_serves_and_one_that_is_removed_does_not() {
-    let host = Watched::start("[plugins.canned]\n", &[("canned.wasm", "guests/conformance.wasm")]).await;
+    let host = Watched::start(
+        "[plugins.canned]\n",
+        &[("canned.wasm", "guests/conformance.wasm")],
+    )
+    .await;
     assert!(host.tools().contains(&"test_simple_text".into()));
-    place(&component("guests/hostile.wasm"), &host.plugins().join("hostile.wasm"));
-    std::fs::write(host.folder.path().join("plimsoll.toml"), "[plugins.canned]\n[plugins.hostile]\nclock = true\n").unwrap();
+    place(
+        &component("guests/hostile.wasm"),
+        &host.plugins().join("hostile.wasm"),
+    );
+    std::fs::write(
+        host.folder.path().join("plimsoll.toml"),
+        "[plugins.canned]\n[plugins.hostile]\nclock = true\n",
+    )
+    .unwrap();
     host.until(|tools| tools.contains(&"fine".into())).await;
     let first = host.tools();
-    assert!(first.iter().position(|tool| tool == "test_simple_text") < first.iter().position(|tool| tool == "fine"));
+    assert!(
+        first.iter().position(|tool| tool == "test_simple_text")
+            < first.iter().position(|tool| tool == "fine")
+    );
     std::fs::remove_file(host.plugins().join("canned.wasm")).unwrap();
-    host.until(|tools| !tools.contains(&"test_simple_text".into())).await;
+    host.until(|tools| !tools.contains(&"test_simple_text".into()))
+        .await;
     assert!(host.tools().contains(&"fine".into()));
 }
 
 /// Case P7.
 #[tokio::test(flavor = "multi_thread")]
 async fn new_calls_use_the_new_component_and_running_ones_finish_on_the_old() {
-    let host = Watched::start("[plugins.p]\nclock = true\n", &[("p.wasm", "guests/hostile.wasm")]).await;
+    let host = Watched::start(
+        "[plugins.p]\nclock = true\n",
+        &[("p.wasm", "guests/hostile.wasm")],
+    )
+    .await;
     let tool = host.app.host.tool(&Caller::default(), "sleep").unwrap();
     let caller = Caller::default();
-    let running = host.app.host.call(&caller, &tool, object(json!({"count": 1500})), None);
+    let running = host
+        .app
+        .host
+        .call(&caller, &tool, object(json!({"count": 1500})), None);
     tokio::pin!(running);
     assert!(futures::poll!(&mut running).is_pending());
-    place(&component("guests/conformance.wasm"), &host.plugins().join("p.wasm"));
-    host.until(|tools| tools.contains(&"test_simple_text".into())).await;
+    place(
+        &component("guests/conformance.wasm"),
+        &host.plugins().join("p.wasm"),
+    );
+    host.until(|tools| tools.contains(&"test_simple_text".into()))
+        .await;
     assert!(host.app.host.tool(&Caller::default(), "sleep").is_none());
     let reply = running.await;
     assert_eq!(reply.refusal(), None, "{}", reply.body());
-    let reply = host.app.host.call_named(&Caller::default(), "test_simple_text", Map::new()).await;
+    let reply = host
+        .app
+        .host
+        .call_named(&Caller::default(), "test_simple_text", Map::new())
+        .await;
     assert_eq!(reply.refusal(), None, "{}", reply.body());
 }
 
@@ -109,26 +150,47 @@ async fn a_broken_file_leaves_the_old_component_serving() {
     let host = Watched::start("[plugins.p]\n", &[("p.wasm", "guests/conformance.wasm")]).await;
     std::fs::write(host.plugins().join("p.wasm"), b"\0asm not a component").unwrap();
     // Naming another plugin shows that the reload has happened.
-    place(&component("guests/hostile.wasm"), &host.plugins().join("q.wasm"));
-    std::fs::write(host.folder.path().join("plimsoll.toml"), "[plugins.p]\n[plugins.q]\nclock = true\n").unwrap();
+    place(
+        &component("guests/hostile.wasm"),
+        &host.plugins().join("q.wasm"),
+    );
+    std::fs::write(
+        host.folder.path().join("plimsoll.toml"),
+        "[plugins.p]\n[plugins.q]\nclock = true\n",
+    )
+    .unwrap();
     host.until(|tools| tools.contains(&"fine".into())).await;
-    let reply = host.app.host.call_named(&Caller::default(), "test_simple_text", Map::new()).await;
+    let reply = host
+        .app
+        .host
+        .call_named(&Caller::default(), "test_simple_text", Map::new())
+        .await;
     assert_eq!(reply.refusal(), None, "{}", reply.body());
     std::fs::write(host.folder.path().join("plimsoll.toml"), "this is not toml").unwrap();
     host.app.reload().await;
-    assert!(host.tools().contains(&"test_simple_text".into()) && host.tools().contains(&"fine".into()));
+    assert!(
+        host.tools().contains(&"test_simple_text".into()) && host.tools().contains(&"fine".into())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_plugins_with_one_tool_name_both_in_the_message() {
     let error = App::start(
         Config::parse(
-            &format!("[plugins.a]\ncomponent = {0:?}\n[plugins.b]\ncomponent = {0:?}\n", component("guests/conformance.wasm")),
+            &format!(
+                "[plugins.a]\ncomponent = {0:?}\n[plugins.b]\ncomponent = {0:?}\n",
+                component("guests/conformance.wasm")
+            ),
             tempfile::tempdir().unwrap().path(),
         )
         .unwrap(),
     )
     .await
     .unwrap_err();
-    assert!(error.to_string().contains("is published by plugin `a` and by plugin `b`"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("is published by plugin `a` and by plugin `b`"),
+        "{error}"
+    );
 }

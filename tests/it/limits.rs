@@ -49,14 +49,31 @@ async fn a_deadline_stops_a_loop_and_a_sleep_within_100_ms() {
         for _ in 0..5 {
             let begun = Instant::now();
             let reply = host.call(tool, json!({})).await;
-            assert_eq!(reply.refusal(), Some(Code::InvokeTimeout), "{}", reply.body());
+            assert_eq!(
+                reply.refusal(),
+                Some(Code::InvokeTimeout),
+                "{}",
+                reply.body()
+            );
             shortest = shortest.min(begun.elapsed());
         }
-        assert!(shortest >= Duration::from_millis(300) && shortest < Duration::from_millis(300) + GRACE, "{tool}: {shortest:?}");
+        assert!(
+            shortest >= Duration::from_millis(300) && shortest < Duration::from_millis(300) + GRACE,
+            "{tool}: {shortest:?}"
+        );
         let refusal = parse(host.call(tool, json!({})).await.body());
         assert_eq!(refusal["retryable"], true);
-        assert!(refusal["message"].as_str().unwrap().contains("300 ms"), "{refusal}");
-        assert!(refusal["message"].as_str().unwrap().contains("may already have been applied"), "{refusal}");
+        assert!(
+            refusal["message"].as_str().unwrap().contains("300 ms"),
+            "{refusal}"
+        );
+        assert!(
+            refusal["message"]
+                .as_str()
+                .unwrap()
+                .contains("may already have been applied"),
+            "{refusal}"
+        );
     }
 }
 
@@ -69,14 +86,28 @@ async fn while_guests_loop_others_are_served_and_tools_are_listed() {
     let loops: Vec<_> = (0..4)
         .map(|_| {
             let host = host.host().clone();
-            tokio::spawn(async move { host.call_named(&Caller::default(), "loop", object(json!({}))).await })
+            tokio::spawn(async move {
+                host.call_named(&Caller::default(), "loop", object(json!({})))
+                    .await
+            })
         })
         .collect();
     let client = reqwest::Client::new();
     for _ in 0..20 {
-        let listed: Value = client.get(format!("{}/v1/tools", served.url)).send().await.unwrap().json().await.unwrap();
+        let listed: Value = client
+            .get(format!("{}/v1/tools", served.url))
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
         assert!(listed["tools"].as_array().unwrap().len() > 10);
-        let fine = client.post(format!("{}/v1/tools/fine", served.url)).send().await.unwrap();
+        let fine = client
+            .post(format!("{}/v1/tools/fine", served.url))
+            .send()
+            .await
+            .unwrap();
         assert_eq!(fine.status(), 200);
     }
     for running in loops {
@@ -90,13 +121,22 @@ async fn while_guests_loop_others_are_served_and_tools_are_listed() {
 async fn a_client_that_disconnects_ends_its_guest() {
     let host = TestHost::start(&hostile("deadline_ms = 60000\nfuel = 100000000000000")).await;
     let served = host.serve().await;
-    let client = reqwest::Client::builder().timeout(Duration::from_millis(300)).build().unwrap();
-    let error = client.post(format!("{}/v1/tools/loop", served.url)).send().await.unwrap_err();
+    let client = reqwest::Client::builder()
+        .timeout(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    let error = client
+        .post(format!("{}/v1/tools/loop", served.url))
+        .send()
+        .await
+        .unwrap_err();
     assert!(error.is_timeout(), "{error}");
     let ended = async {
         while host.host().running() > 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("the guest runs on without its client");
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the guest runs on without its client");
 }

@@ -19,16 +19,32 @@ fn the_config_reference_is_the_generated_one() {
         std::fs::write(&file, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
         return;
     }
-    assert_eq!(found, expected, "run PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it readme");
+    assert_eq!(
+        found, expected,
+        "run PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it readme"
+    );
 }
 
 #[test]
 fn every_refusal_is_in_the_table_with_its_status() {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let table = text.split_once("### Refusals").unwrap().1.split_once("\n## ").unwrap().0;
+    let table = text
+        .split_once("### Refusals")
+        .unwrap()
+        .1
+        .split_once("\n## ")
+        .unwrap()
+        .0;
     for code in Code::ALL {
-        let row = table.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{}`", code.as_str())));
-        let row = row.unwrap_or_else(|| panic!("`{}` is not in the table of refusals", code.as_str()));
-        assert!(row.contains(&code.http_status().to_string()), "{}: {row}", code.as_str());
+        let row = table
+            .lines()
+            .find(|line| line.starts_with('|') && line.contains(&format!("`{}`", code.as_str())));
+        let row =
+            row.unwrap_or_else(|| panic!("`{}` is not in the table of refusals", code.as_str()));
+        assert!(
+            row.contains(&code.http_status().to_string()),
+            "{}: {row}",
+            code.as_str()
+        );
     }
 }

@@ -40,7 +40,10 @@ async fn ten_thousand_good_and_hostile_calls_leave_nothing_behind() {
         futures::stream::iter(range)
             .map(move |index| {
                 let (tool, status) = kinds[index % kinds.len()];
-                let call = client.post(format!("{url}/v1/tools/{tool}")).body("{}").send();
+                let call = client
+                    .post(format!("{url}/v1/tools/{tool}"))
+                    .body("{}")
+                    .send();
                 async move {
                     let response = call.await.unwrap();
                     let found = response.status().as_u16();
@@ -58,8 +61,15 @@ async fn ten_thousand_good_and_hostile_calls_leave_nothing_behind() {
     let (memory, files) = (host.memory("VmRSS:"), host.open_files());
     calls(1_000..10_000).await;
     let grown = host.memory("VmRSS:").saturating_sub(memory);
-    assert!(grown < GROWTH, "{grown} bytes more than after the first thousand calls");
-    assert!(host.open_files() <= files + 4, "{files} open files, then {}", host.open_files());
+    assert!(
+        grown < GROWTH,
+        "{grown} bytes more than after the first thousand calls"
+    );
+    assert!(
+        host.open_files() <= files + 4,
+        "{files} open files, then {}",
+        host.open_files()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,15 +86,30 @@ async fn a_flood_of_one_plugin_is_busy_and_leaves_the_others_alone() {
     let client = reqwest::Client::new();
     // 16 run, 64 wait, and the rest hear busy at once, while the others are still running.
     let flood: Vec<_> = (0..200)
-        .map(|_| tokio::spawn(client.post(format!("{}/v1/tools/loop", host.url)).body("{}").send()))
+        .map(|_| {
+            tokio::spawn(
+                client
+                    .post(format!("{}/v1/tools/loop", host.url))
+                    .body("{}")
+                    .send(),
+            )
+        })
         .collect();
     let mut served = 0;
     while flood.iter().any(|call| !call.is_finished()) && served < 50 {
-        let response = client.post(format!("{}/v1/tools/test_simple_text", host.url)).body("{}").send().await.unwrap();
+        let response = client
+            .post(format!("{}/v1/tools/test_simple_text", host.url))
+            .body("{}")
+            .send()
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
         served += 1;
     }
-    assert_eq!(served, 50, "the flood was over before the others were served");
+    assert_eq!(
+        served, 50,
+        "the flood was over before the others were served"
+    );
     let mut busy = 0;
     for call in flood {
         if !call.is_finished() {
@@ -95,7 +120,10 @@ async fn a_flood_of_one_plugin_is_busy_and_leaves_the_others_alone() {
         if response.status() == 429 {
             assert_eq!(response.headers()["retry-after"], "1");
             let problem: Value = response.json().await.unwrap();
-            assert_eq!((&problem["error"], &problem["retryable"]), (&json!("busy"), &json!(true)));
+            assert_eq!(
+                (&problem["error"], &problem["retryable"]),
+                (&json!("busy"), &json!(true))
+            );
             busy += 1;
         }
     }
@@ -107,12 +135,20 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
     let folder = tempfile::tempdir().unwrap();
     let plugins = folder.path().join("plugins");
     std::fs::create_dir(&plugins).unwrap();
-    std::fs::write(folder.path().join("plimsoll.toml"), "[plugins.p]\n[plugins.q]\nclock = true\n").unwrap();
+    std::fs::write(
+        folder.path().join("plimsoll.toml"),
+        "[plugins.p]\n[plugins.q]\nclock = true\n",
+    )
+    .unwrap();
     std::fs::copy(component("guests/hostile.wasm"), plugins.join("q.wasm")).unwrap();
     for round in 0_u64..50 {
         // Two components in turn: every start finds something to compile or to reload. Now and then all compiled code is
         // gone, so that the kill hits the cache while it is written.
-        let next = if round % 2 == 0 { "guests/conformance.wasm" } else { "plugins/fleet.wasm" };
+        let next = if round % 2 == 0 {
+            "guests/conformance.wasm"
+        } else {
+            "plugins/fleet.wasm"
+        };
         std::fs::copy(component(next), plugins.join("p.wasm")).unwrap();
         if round % 10 == 0 {
             let _ = std::fs::remove_dir_all(folder.path().join(".plimsoll/code"));
@@ -129,13 +165,28 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let output = plimsoll().args(["call", "fine"]).current_dir(folder.path()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = plimsoll()
+        .args(["call", "fine"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert_eq!(output.stdout, b"[{\"n\":0},{\"n\":1},{\"n\":2}]");
     let log = String::from_utf8(output.stderr).unwrap();
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
-    let left: Vec<_> = std::fs::read_dir(folder.path().join(".plimsoll")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| name == "code" || name == "cursor.key"), "{left:?}");
+    let left: Vec<_> = std::fs::read_dir(folder.path().join(".plimsoll"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(
+        left.iter()
+            .all(|name| name == "code" || name == "cursor.key"),
+        "{left:?}"
+    );
 }
 
 /// Half of what a guest may have: the guest's own memory is part of what is measured.
@@ -143,15 +194,24 @@ const ABOVE_IDLE: u64 = 64 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_rows_are_counted_and_a_page_of_them_delivered_in_64_mib() {
-    let config = format!("[plugins.hostile]\ncomponent = {:?}\nclock = true\n", component("guests/hostile.wasm"));
+    let config = format!(
+        "[plugins.hostile]\ncomponent = {:?}\nclock = true\n",
+        component("guests/hostile.wasm")
+    );
     let host = HostProcess::start(&config);
     let (status, ..) = host.call("fine", json!({})).await;
     assert_eq!(status, 200);
     let idle = host.memory("VmRSS:");
     let (status, receipt, body) = host.call("many_rows", json!({"limit": 25})).await;
     assert_eq!(status, 200, "{body}");
-    assert_eq!((&receipt["total"], &receipt["returned"], &receipt["after"]), (&json!(1_000_000), &json!(25), &json!(999_975)));
-    assert!(receipt["stages"][0]["bytes_in"].as_u64().unwrap() >= 1 << 30, "{receipt}");
+    assert_eq!(
+        (&receipt["total"], &receipt["returned"], &receipt["after"]),
+        (&json!(1_000_000), &json!(25), &json!(999_975))
+    );
+    assert!(
+        receipt["stages"][0]["bytes_in"].as_u64().unwrap() >= 1 << 30,
+        "{receipt}"
+    );
     assert_eq!(body.as_array().unwrap().len(), 25);
     let above = host.memory("VmHWM:").saturating_sub(idle);
     assert!(above < ABOVE_IDLE, "{above} bytes above idle");

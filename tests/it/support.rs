@@ -18,13 +18,20 @@ use tokio_util::sync::CancellationToken;
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// A built component: `plugins/fleet.wasm`, `guests/canned.wasm`. A missing one fails the test: it is never skipped.
 pub(crate) fn component(name: &str) -> PathBuf {
     let file = root().join("target").join(name);
-    assert!(file.is_file(), "`{}` is missing: run `make guests`", file.display());
+    assert!(
+        file.is_file(),
+        "`{}` is missing: run `make guests`",
+        file.display()
+    );
     file
 }
 
@@ -52,7 +59,10 @@ impl TestHost {
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
         let app = App::start(Config::read(&folder.path().join("plimsoll.toml"))?).await?;
-        Ok(Self { app, _folder: folder })
+        Ok(Self {
+            app,
+            _folder: folder,
+        })
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {
@@ -60,7 +70,9 @@ impl TestHost {
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Reply {
-        self.host().call_named(&Caller::default(), tool, object(arguments)).await
+        self.host()
+            .call_named(&Caller::default(), tool, object(arguments))
+            .await
     }
 
     /// Serves the HTTP doors on a port of their own; they stop with the value that is returned.
@@ -68,9 +80,17 @@ impl TestHost {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let router = http::router(self.host().clone(), Allowed::of(&self.app.config), stop.clone());
+        let router = http::router(
+            self.host().clone(),
+            Allowed::of(&self.app.config),
+            stop.clone(),
+        );
         let running = tokio::spawn(http::run(listener, router, stop.clone()));
-        Served { url: format!("http://{address}"), stop, _running: running }
+        Served {
+            url: format!("http://{address}"),
+            stop,
+            _running: running,
+        }
     }
 }
 
@@ -121,7 +141,10 @@ pub(crate) fn fleet() -> String {
 
 /// A config with a guest that misbehaves.
 pub(crate) fn hostile(limits: &str) -> String {
-    format!("[plugins.hostile]\ncomponent = {:?}\nclock = true\n[plugins.hostile.limits]\n{limits}\n", component("guests/hostile.wasm"))
+    format!(
+        "[plugins.hostile]\ncomponent = {:?}\nclock = true\n[plugins.hostile.limits]\n{limits}\n",
+        component("guests/hostile.wasm")
+    )
 }
 
 /// A host in a process of its own, so that its memory can be read.
@@ -145,12 +168,32 @@ impl HostProcess {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let listening = lines.by_ref().map_while(Result::ok).find(|line| line.contains("listening on http://")).unwrap();
-        let url = listening.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+        let listening = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|line| line.contains("listening on http://"))
+            .unwrap();
+        let url = listening
+            .split("listening on ")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap()
+            .to_owned();
         // Whatever else it says must not fill the pipe.
         let (sender, log) = mpsc::channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, url, log, folder }
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Self {
+            child,
+            url,
+            log,
+            folder,
+        }
     }
 
     /// Replaces its config file, which it watches.
@@ -164,7 +207,12 @@ impl HostProcess {
     pub(crate) fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
     }
 
     /// Makes the peak of its memory, `VmHWM`, what it uses now, and returns that.
@@ -175,7 +223,9 @@ impl HostProcess {
 
     /// How many files and sockets are open.
     pub(crate) fn open_files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count()
     }
 
     /// Calls a tool: status, receipt, body as it came.
@@ -187,7 +237,10 @@ impl HostProcess {
             .await
             .unwrap();
         let status = response.status().as_u16();
-        let receipt = response.headers().get("plimsoll-receipt").map_or(Value::Null, |text| json(text.to_str().unwrap()));
+        let receipt = response
+            .headers()
+            .get("plimsoll-receipt")
+            .map_or(Value::Null, |text| json(text.to_str().unwrap()));
         (status, receipt, response.bytes().await.unwrap().to_vec())
     }
 

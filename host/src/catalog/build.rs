@@ -48,32 +48,63 @@ struct Declared {
 }
 
 /// The tools of one plugin. Every error names the tool and the declaration that cannot be carried out.
-pub fn build(plugin: &Arc<Plugin>, limits: &PluginLimits, overrides: &BTreeMap<String, ToolFile>) -> anyhow::Result<Vec<Tool>> {
+pub fn build(
+    plugin: &Arc<Plugin>,
+    limits: &PluginLimits,
+    overrides: &BTreeMap<String, ToolFile>,
+) -> anyhow::Result<Vec<Tool>> {
     let count = match plugin.description() {
         Description::Tools(tools) => tools.len(),
         Description::Collections(collections) => collections.len(),
     };
-    ensure!(count <= MAX_TOOLS, "expected at most {MAX_TOOLS} tools or collections, found {count}");
+    ensure!(
+        count <= MAX_TOOLS,
+        "expected at most {MAX_TOOLS} tools or collections, found {count}"
+    );
     let declared: Vec<Declared> = match plugin.description() {
         Description::Tools(tools) => tools.iter().map(of_tool).collect::<anyhow::Result<_>>()?,
-        Description::Collections(collections) => collections.iter().flat_map(of_collection).collect(),
+        Description::Collections(collections) => {
+            collections.iter().flat_map(of_collection).collect()
+        }
     };
     let mut names = HashSet::with_capacity(declared.len());
-    if let Some(twice) = declared.iter().find(|tool| !names.insert(tool.name.as_str())) {
-        bail!("expected each tool once, found `{}` twice", excerpt(&twice.name));
+    if let Some(twice) = declared
+        .iter()
+        .find(|tool| !names.insert(tool.name.as_str()))
+    {
+        bail!(
+            "expected each tool once, found `{}` twice",
+            excerpt(&twice.name)
+        );
     }
-    if let Some(unknown) = overrides.keys().find(|name| !declared.iter().any(|tool| tool.name == **name)) {
+    if let Some(unknown) = overrides
+        .keys()
+        .find(|name| !declared.iter().any(|tool| tool.name == **name))
+    {
         let names: Vec<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
-        bail!("`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}", plugin.name(), names.join(", "));
+        bail!(
+            "`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}",
+            plugin.name(),
+            names.join(", ")
+        );
     }
     let default = ToolFile::default();
-    let admission = Arc::new(Admission::new(limits.concurrent_calls.value, limits.queued_calls.value));
+    let admission = Arc::new(Admission::new(
+        limits.concurrent_calls.value,
+        limits.queued_calls.value,
+    ));
     declared
         .into_iter()
         .map(|declared| {
             let name = declared.name.clone();
-            publish(declared, plugin, &admission, limits, overrides.get(&name).unwrap_or(&default))
-                .with_context(|| format!("tool `{}`", excerpt(&name)))
+            publish(
+                declared,
+                plugin,
+                &admission,
+                limits,
+                overrides.get(&name).unwrap_or(&default),
+            )
+            .with_context(|| format!("tool `{}`", excerpt(&name)))
         })
         .collect()
 }
@@ -83,7 +114,8 @@ fn of_tool(tool: &contract::Tool) -> anyhow::Result<Declared> {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),
-        input: schema::read_input(&tool.input_schema).with_context(|| format!("tool `{}`", excerpt(&tool.name)))?,
+        input: schema::read_input(&tool.input_schema)
+            .with_context(|| format!("tool `{}`", excerpt(&tool.name)))?,
         output: tool.output_schema.clone(),
         shape: tool.shape.clone(),
         annotations: tool.annotations,
@@ -95,21 +127,36 @@ fn of_tool(tool: &contract::Tool) -> anyhow::Result<Declared> {
 /// `list_<collection>`, and where its rows have a key `get_<collection>`.
 fn of_collection(collection: &Collection) -> Vec<Declared> {
     let mut properties = Map::new();
-    let mut shape = Shape { rows: RowSource::Automatic, ..collection.shape.clone() };
+    let mut shape = Shape {
+        rows: RowSource::Automatic,
+        ..collection.shape.clone()
+    };
     shape.filters.clear();
     for filter in &collection.filters {
         // A field that has the name of a host argument is filtered under another one, so that paging stays.
         let is_taken = HostArgument::named(&filter.name).is_some();
-        let argument = if is_taken { format!("where_{}", filter.name) } else { filter.name.clone() };
+        let argument = if is_taken {
+            format!("where_{}", filter.name)
+        } else {
+            filter.name.clone()
+        };
         properties.insert(argument.clone(), filter_schema(filter));
-        shape.filters.push(contract::Filter { argument, field: filter.name.clone() });
+        shape.filters.push(contract::Filter {
+            argument,
+            field: filter.name.clone(),
+        });
     }
-    let count = collection.count.map_or(String::new(), |count| format!(" {count} rows."));
+    let count = collection
+        .count
+        .map_or(String::new(), |count| format!(" {count} rows."));
     let read_only = Annotations::READ_ONLY | Annotations::IDEMPOTENT;
     let mut declared = vec![Declared {
         name: format!("list_{}", collection.name),
         title: None,
-        description: format!("Lists rows of {}.{count} {}", collection.name, collection.description),
+        description: format!(
+            "Lists rows of {}.{count} {}",
+            collection.name, collection.description
+        ),
         input: object_schema(properties, &[]),
         output: None,
         shape,
@@ -119,12 +166,19 @@ fn of_collection(collection: &Collection) -> Vec<Declared> {
     }];
     if let Some(key) = &collection.shape.key {
         let description = format!("Value of {key} in the row to get.");
-        let key_schema = json!({"type": ["string", "integer", "number"], "description": description});
+        let key_schema =
+            json!({"type": ["string", "integer", "number"], "description": description});
         declared.push(Declared {
             name: format!("get_{}", collection.name),
             title: None,
-            description: format!("Gets one row of {} by its {key}. {}", collection.name, collection.description),
-            input: object_schema(Map::from_iter([(String::from("key"), key_schema)]), &["key"]),
+            description: format!(
+                "Gets one row of {} by its {key}. {}",
+                collection.name, collection.description
+            ),
+            input: object_schema(
+                Map::from_iter([(String::from("key"), key_schema)]),
+                &["key"],
+            ),
             output: None,
             shape: Shape {
                 rows: RowSource::Whole,
@@ -175,27 +229,45 @@ fn publish(
 ) -> anyhow::Result<Tool> {
     let is_name = |name: &str| {
         (1..=MAX_NAME_CHARS).contains(&name.len())
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
     };
     if !is_name(&declared.name) {
         bail!("expected a name of 1 to {MAX_NAME_CHARS} letters, digits, `_` and `-`");
     }
     for (what, text, max) in [
-        ("description", Some(&declared.description), MAX_DESCRIPTION_BYTES),
+        (
+            "description",
+            Some(&declared.description),
+            MAX_DESCRIPTION_BYTES,
+        ),
         ("title", declared.title.as_ref(), MAX_TITLE_BYTES),
     ] {
         let bytes = text.map_or(0, String::len);
-        ensure!(bytes <= max, "expected a {what} of at most {max} bytes, found {bytes}");
+        ensure!(
+            bytes <= max,
+            "expected a {what} of at most {max} bytes, found {bytes}"
+        );
     }
     let required = schema::required(&declared.input);
     let (shape, overridden) = overrides.apply(declared.shape)?;
     let names = overrides.argument_names()?;
-    let policy = Policy::new(&shape, limits.cap_bytes.value, &schema::properties(&declared.input), &names)
-        .map_err(|message| anyhow!(message))?;
+    let policy = Policy::new(
+        &shape,
+        limits.cap_bytes.value,
+        &schema::properties(&declared.input),
+        &names,
+    )
+    .map_err(|message| anyhow!(message))?;
     let input = schema::publish(declared.input, &policy);
     let narrowing = schema::narrowing(&input, &required, &policy);
     let own_limit = schema::own_limit(&input, &policy);
-    let output = declared.output.as_deref().map(|text| schema::envelope(text, &policy)).transpose()?;
+    let output = declared
+        .output
+        .as_deref()
+        .map(|text| schema::envelope(text, &policy))
+        .transpose()?;
     let has_structured_copy = output.is_some();
     let input = Value::Object(input);
     let validator = jsonschema::draft202012::options()
@@ -206,13 +278,19 @@ fn publish(
     if let Some(title) = declared.title {
         listed.insert("title".into(), title.into());
     }
-    listed.insert("description".into(), schema::describe(&declared.description, &policy).into());
+    listed.insert(
+        "description".into(),
+        schema::describe(&declared.description, &policy).into(),
+    );
     listed.insert("inputSchema".into(), input);
     if let Some(output) = output {
         listed.insert("outputSchema".into(), output);
     }
     listed.insert("annotations".into(), annotations(declared.annotations));
-    listed.insert("_meta".into(), json!({MAX_RESULT_SIZE_META: policy.cap_bytes().min(MAX_RESULT_SIZE_CEILING)}));
+    listed.insert(
+        "_meta".into(),
+        json!({MAX_RESULT_SIZE_META: policy.cap_bytes().min(MAX_RESULT_SIZE_CEILING)}),
+    );
     let listed = Value::Object(listed);
     let text = listed.to_string();
     ensure!(
@@ -223,7 +301,12 @@ fn publish(
     Ok(Tool {
         listing_tokens: tokens::count(&text),
         listed,
-        facts: ToolFacts { name: declared.name, narrowing, own_limit, has_structured_copy },
+        facts: ToolFacts {
+            name: declared.name,
+            narrowing,
+            own_limit,
+            has_structured_copy,
+        },
         policy,
         required,
         target: declared.target,

@@ -70,7 +70,10 @@ impl Tool {
 
 impl std::fmt::Debug for Tool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tool").field("name", &self.facts.name).field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("Tool")
+            .field("name", &self.facts.name)
+            .field("target", &self.target)
+            .finish_non_exhaustive()
     }
 }
 
@@ -90,11 +93,23 @@ impl Catalog {
         for (index, tool) in tools.iter().enumerate() {
             if let Some(other) = by_name.insert(tool.name().to_owned(), index) {
                 let other: &Arc<Tool> = &tools[other];
-                bail!("tool `{}` is published by plugin `{}` and by plugin `{}`", tool.name(), other.plugin.name(), tool.plugin.name());
+                bail!(
+                    "tool `{}` is published by plugin `{}` and by plugin `{}`",
+                    tool.name(),
+                    other.plugin.name(),
+                    tool.plugin.name()
+                );
             }
         }
-        let listing = Listing::new(tools.iter().map(|tool| tool.listed.clone()).collect(), cap_bytes)?;
-        Ok(Self { tools, by_name, listing })
+        let listing = Listing::new(
+            tools.iter().map(|tool| tool.listed.clone()).collect(),
+            cap_bytes,
+        )?;
+        Ok(Self {
+            tools,
+            by_name,
+            listing,
+        })
     }
 
     /// The tool of that name.

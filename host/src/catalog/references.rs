@@ -18,15 +18,26 @@ const MAX_PARTS: usize = 10_000;
 const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
 
 /// Keywords whose value maps names to schemas: what looks like a keyword there is a name.
-const MAPS: [&str; 5] = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
+const MAPS: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "dependentSchemas",
+    "$defs",
+    "definitions",
+];
 
 /// Calls `visit` for each schema directly below `schema`.
 pub(super) fn each_below<'a>(schema: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
     match schema {
         Value::Object(members) => {
-            for (keyword, value) in members.iter().filter(|(keyword, _)| !INSTANCES.contains(&keyword.as_str())) {
+            for (keyword, value) in members
+                .iter()
+                .filter(|(keyword, _)| !INSTANCES.contains(&keyword.as_str()))
+            {
                 match value {
-                    Value::Object(named) if MAPS.contains(&keyword.as_str()) => named.values().for_each(&mut *visit),
+                    Value::Object(named) if MAPS.contains(&keyword.as_str()) => {
+                        named.values().for_each(&mut *visit)
+                    }
                     _ => visit(value),
                 }
             }
@@ -40,9 +51,14 @@ pub(super) fn each_below<'a>(schema: &'a Value, visit: &mut dyn FnMut(&'a Value)
 pub(super) fn each_below_mut(schema: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
     match schema {
         Value::Object(members) => {
-            for (keyword, value) in members.iter_mut().filter(|(keyword, _)| !INSTANCES.contains(&keyword.as_str())) {
+            for (keyword, value) in members
+                .iter_mut()
+                .filter(|(keyword, _)| !INSTANCES.contains(&keyword.as_str()))
+            {
                 match value {
-                    Value::Object(named) if MAPS.contains(&keyword.as_str()) => named.values_mut().for_each(&mut *visit),
+                    Value::Object(named) if MAPS.contains(&keyword.as_str()) => {
+                        named.values_mut().for_each(&mut *visit)
+                    }
                     _ => visit(value),
                 }
             }
@@ -55,9 +71,16 @@ pub(super) fn each_below_mut(schema: &mut Value, visit: &mut dyn FnMut(&mut Valu
 /// Whether every reference leads to a place in the same schema, none leads back to itself, and all of them followed stay
 /// within bounds.
 pub(super) fn check(schema: &Value) -> anyhow::Result<()> {
-    let mut walk = Walk { root: schema, known: HashMap::new(), open: HashSet::new() };
+    let mut walk = Walk {
+        root: schema,
+        known: HashMap::new(),
+        open: HashSet::new(),
+    };
     let Extent { parts, .. } = walk.extent(schema, 0)?;
-    ensure!(parts <= MAX_PARTS, "the schema has {parts} parts, every `$ref` followed; expected at most {MAX_PARTS}");
+    ensure!(
+        parts <= MAX_PARTS,
+        "the schema has {parts} parts, every `$ref` followed; expected at most {MAX_PARTS}"
+    );
     Ok(())
 }
 
@@ -80,7 +103,10 @@ impl<'a> Walk<'a> {
     fn extent(&mut self, part: &'a Value, level: usize) -> anyhow::Result<Extent> {
         let known = self.known.get(&std::ptr::from_ref(part)).copied();
         let levels = level + known.map_or(0, |extent| extent.levels);
-        ensure!(levels <= MAX_LEVELS, "the schema has more than {MAX_LEVELS} levels, every `$ref` followed");
+        ensure!(
+            levels <= MAX_LEVELS,
+            "the schema has more than {MAX_LEVELS} levels, every `$ref` followed"
+        );
         if let Some(extent) = known {
             return Ok(extent);
         }
@@ -90,11 +116,17 @@ impl<'a> Walk<'a> {
         if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
             let target = self.target(reference)?;
             if self.open.contains(&std::ptr::from_ref(target)) {
-                bail!("the `$ref` {} leads back to itself; expected a schema that comes to an end", crate::shape::excerpt(reference));
+                bail!(
+                    "the `$ref` {} leads back to itself; expected a schema that comes to an end",
+                    crate::shape::excerpt(reference)
+                );
             }
             below.push(target);
         }
-        let mut extent = Extent { levels: 1, parts: 1 };
+        let mut extent = Extent {
+            levels: 1,
+            parts: 1,
+        };
         for schema in below {
             let Extent { levels, parts } = self.extent(schema, level + 1)?;
             extent.levels = extent.levels.max(levels + 1);
@@ -108,9 +140,15 @@ impl<'a> Walk<'a> {
     fn target(&self, reference: &str) -> anyhow::Result<&'a Value> {
         let shown = crate::shape::excerpt(reference);
         let Some(place) = reference.strip_prefix('#') else {
-            bail!("the `$ref` {shown} leads out of the schema; expected a place in it, such as `#/$defs/name`");
+            bail!(
+                "the `$ref` {shown} leads out of the schema; expected a place in it, such as `#/$defs/name`"
+            );
         };
-        let found = if place.is_empty() || place.starts_with('/') { self.root.pointer(place) } else { anchor(self.root, place) };
+        let found = if place.is_empty() || place.starts_with('/') {
+            self.root.pointer(place)
+        } else {
+            anchor(self.root, place)
+        };
         found.ok_or_else(|| anyhow::anyhow!("the `$ref` {shown} leads nowhere; expected a place in the schema, such as `#/$defs/name`"))
     }
 }
@@ -132,7 +170,9 @@ fn anchor<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
 /// Makes the references of a schema right for its new place, a pointer, in another one.
 pub(super) fn move_to(schema: &mut Value, place: &str) {
     if let Some(Value::String(reference)) = schema.get_mut("$ref")
-        && let Some(pointer) = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))
+        && let Some(pointer) = reference
+            .strip_prefix('#')
+            .filter(|pointer| pointer.is_empty() || pointer.starts_with('/'))
     {
         *reference = format!("#{place}{pointer}");
     }
@@ -174,7 +214,11 @@ mod tests {
             json!({"$ref": "#"}),
             json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/a"}}}, "properties": {"x": {"$ref": "#/$defs/a"}}}),
         ] {
-            assert!(refused(&circular).ends_with("leads back to itself; expected a schema that comes to an end"), "{circular}");
+            assert!(
+                refused(&circular)
+                    .ends_with("leads back to itself; expected a schema that comes to an end"),
+                "{circular}"
+            );
         }
     }
 
@@ -183,21 +227,34 @@ mod tests {
         let mut definitions = serde_json::Map::new();
         for index in 0..20 {
             let next = format!("#/$defs/d{}", index + 1);
-            definitions.insert(format!("d{index}"), json!({"allOf": [{"$ref": next}, {"$ref": next}]}));
+            definitions.insert(
+                format!("d{index}"),
+                json!({"allOf": [{"$ref": next}, {"$ref": next}]}),
+            );
         }
         definitions.insert("d20".into(), json!({"type": "string"}));
-        let message = refused(&json!({"$defs": definitions, "properties": {"x": {"$ref": "#/$defs/d0"}}}));
-        assert!(message.ends_with("parts, every `$ref` followed; expected at most 10000"), "{message}");
+        let message =
+            refused(&json!({"$defs": definitions, "properties": {"x": {"$ref": "#/$defs/d0"}}}));
+        assert!(
+            message.ends_with("parts, every `$ref` followed; expected at most 10000"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_chain_of_references_is_deep() {
         let mut definitions = serde_json::Map::new();
         for index in 0..1_000 {
-            definitions.insert(format!("d{index}"), json!({"$ref": format!("#/$defs/d{}", index + 1)}));
+            definitions.insert(
+                format!("d{index}"),
+                json!({"$ref": format!("#/$defs/d{}", index + 1)}),
+            );
         }
         definitions.insert("d1000".into(), json!({}));
-        assert_eq!(refused(&json!({"$defs": definitions})), "the schema has more than 64 levels, every `$ref` followed");
+        assert_eq!(
+            refused(&json!({"$defs": definitions})),
+            "the schema has more than 64 levels, every `$ref` followed"
+        );
     }
 
     #[test]

@@ -49,7 +49,10 @@ enum Outcome {
 impl Registry {
     /// A registry with nothing loaded.
     pub fn new(sandbox: Sandbox) -> Self {
-        Self { sandbox, loaded: BTreeMap::new() }
+        Self {
+            sandbox,
+            loaded: BTreeMap::new(),
+        }
     }
 
     /// Loads what is new or has changed and forgets what is gone. A plugin whose file is gone is a problem, and so is one
@@ -58,12 +61,22 @@ impl Registry {
         let sandbox = &self.sandbox;
         let loaded = &self.loaded;
         // The futures are made before the stream: a closure over borrowed plugins would make this future unfit to spawn.
-        let loads: Vec<_> =
-            config.plugins.iter().map(|plugin| outcome(sandbox, loaded.get(&plugin.name), plugin)).collect();
-        let outcomes: Vec<anyhow::Result<Outcome>> =
-            futures::stream::iter(loads).buffered(CONCURRENT_LOADS).collect().await;
+        let loads: Vec<_> = config
+            .plugins
+            .iter()
+            .map(|plugin| outcome(sandbox, loaded.get(&plugin.name), plugin))
+            .collect();
+        let outcomes: Vec<anyhow::Result<Outcome>> = futures::stream::iter(loads)
+            .buffered(CONCURRENT_LOADS)
+            .collect()
+            .await;
         let mut problems = Vec::new();
-        let mut problem = |plugin: &PluginConfig, error| problems.push(Problem { plugin: plugin.name.clone(), error });
+        let mut problem = |plugin: &PluginConfig, error| {
+            problems.push(Problem {
+                plugin: plugin.name.clone(),
+                error,
+            })
+        };
         for (plugin, outcome) in config.plugins.iter().zip(outcomes) {
             match outcome {
                 Ok(Outcome::Unchanged) => {}
@@ -72,36 +85,66 @@ impl Registry {
                 }
                 Ok(Outcome::Gone(file)) => {
                     self.loaded.remove(&plugin.name);
-                    problem(plugin, anyhow::anyhow!("there is no component file `{}`", file.display()));
+                    problem(
+                        plugin,
+                        anyhow::anyhow!("there is no component file `{}`", file.display()),
+                    );
                 }
                 Err(error) => problem(plugin, error),
             }
         }
-        self.loaded.retain(|name, _| config.plugins.iter().any(|plugin| plugin.name == *name));
+        self.loaded
+            .retain(|name, _| config.plugins.iter().any(|plugin| plugin.name == *name));
         problems
     }
 
     /// The tools of everything that is loaded.
     pub fn catalog(&self, cap_bytes: u32) -> anyhow::Result<Catalog> {
-        Catalog::new(self.loaded.values().flat_map(|loaded| &loaded.tools).cloned().collect(), cap_bytes)
+        Catalog::new(
+            self.loaded
+                .values()
+                .flat_map(|loaded| &loaded.tools)
+                .cloned()
+                .collect(),
+            cap_bytes,
+        )
     }
 }
 
-async fn outcome(sandbox: &Sandbox, loaded: Option<&Loaded>, plugin: &PluginConfig) -> anyhow::Result<Outcome> {
+async fn outcome(
+    sandbox: &Sandbox,
+    loaded: Option<&Loaded>,
+    plugin: &PluginConfig,
+) -> anyhow::Result<Outcome> {
     let file = &plugin.component;
     let component = match tokio::fs::read(file).await {
         Ok(component) => component,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Outcome::Gone(file.clone())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Outcome::Gone(file.clone()));
+        }
         Err(error) => return Err(error).with_context(|| format!("reading `{}`", file.display())),
     };
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&component).update(format!("{plugin:?}").as_bytes());
+    hasher
+        .update(&component)
+        .update(format!("{plugin:?}").as_bytes());
     let fingerprint = hasher.finalize();
     if loaded.is_some_and(|loaded| loaded.fingerprint == fingerprint) {
         return Ok(Outcome::Unchanged);
     }
-    let load = sandbox.load(&plugin.name, &component, plugin.grants.clone(), plugin.limits.sandbox());
-    let loaded = Arc::new(load.await.with_context(|| format!("loading `{}`", file.display()))?);
+    let load = sandbox.load(
+        &plugin.name,
+        &component,
+        plugin.grants.clone(),
+        plugin.limits.sandbox(),
+    );
+    let loaded = Arc::new(
+        load.await
+            .with_context(|| format!("loading `{}`", file.display()))?,
+    );
     let tools = build(&loaded, &plugin.limits, &plugin.tools)?;
-    Ok(Outcome::New(Loaded { fingerprint, tools: tools.into_iter().map(Arc::new).collect() }))
+    Ok(Outcome::New(Loaded {
+        fingerprint,
+        tools: tools.into_iter().map(Arc::new).collect(),
+    }))
 }

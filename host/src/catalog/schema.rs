@@ -11,12 +11,24 @@ const MAX_SCHEMA_BYTES: usize = 1 << 16;
 
 /// Names under which handlers commonly limit their rows themselves.
 const LIMIT_NAMES: [&str; 11] = [
-    "limit", "page_size", "pageSize", "per_page", "perPage", "max_results", "maxResults", "first", "count", "take", "top",
+    "limit",
+    "page_size",
+    "pageSize",
+    "per_page",
+    "perPage",
+    "max_results",
+    "maxResults",
+    "first",
+    "count",
+    "take",
+    "top",
 ];
 
 /// Reads a handler's input schema: a JSON object whose root is an object.
 pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
-    let Value::Object(mut schema) = read(text).context("the input schema")? else { bail!("the input schema must be a JSON object") };
+    let Value::Object(mut schema) = read(text).context("the input schema")? else {
+        bail!("the input schema must be a JSON object")
+    };
     match schema.get("type") {
         Some(Value::String(kind)) if kind == "object" => {}
         None if schema.is_empty() || schema.contains_key("properties") => {
@@ -27,7 +39,10 @@ pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
             found.map_or_else(|| String::from("none"), Value::to_string)
         ),
     }
-    if schema.get("properties").is_some_and(|properties| !properties.is_object()) {
+    if schema
+        .get("properties")
+        .is_some_and(|properties| !properties.is_object())
+    {
         bail!("\"properties\" of the input schema must be an object");
     }
     Ok(schema)
@@ -35,7 +50,11 @@ pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
 
 /// Reads a schema and checks what has to hold of every one.
 fn read(text: &str) -> anyhow::Result<Value> {
-    ensure!(text.len() <= MAX_SCHEMA_BYTES, "expected at most {MAX_SCHEMA_BYTES} bytes, found {}", text.len());
+    ensure!(
+        text.len() <= MAX_SCHEMA_BYTES,
+        "expected at most {MAX_SCHEMA_BYTES} bytes, found {}",
+        text.len()
+    );
     let schema = serde_json::from_str(text).context("expected JSON")?;
     references::check(&schema)?;
     Ok(schema)
@@ -44,28 +63,50 @@ fn read(text: &str) -> anyhow::Result<Value> {
 /// Names of a schema's properties.
 pub(super) fn properties(schema: &Map<String, Value>) -> Vec<&str> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+    properties
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect()
 }
 
 /// Names that a schema requires.
 pub(super) fn required(schema: &Map<String, Value>) -> Vec<String> {
     let required = schema.get("required").and_then(Value::as_array);
-    required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    required
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The schema with the arguments that the host adds.
 pub(super) fn publish(mut schema: Map<String, Value>, policy: &Policy) -> Map<String, Value> {
     // A misspelt argument is an error and not a default that fires unseen. A schema that says something about further
     // properties, in whatever way, is left as it is.
-    let says_something = ["additionalProperties", "unevaluatedProperties", "patternProperties", "allOf", "anyOf", "oneOf", "$ref"];
-    if !says_something.iter().any(|keyword| schema.contains_key(*keyword)) {
+    let says_something = [
+        "additionalProperties",
+        "unevaluatedProperties",
+        "patternProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+    ];
+    if !says_something
+        .iter()
+        .any(|keyword| schema.contains_key(*keyword))
+    {
         schema.insert("additionalProperties".into(), false.into());
     }
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(properties) = properties.as_object_mut() {
         for argument in HostArgument::ALL {
             if let Some(name) = policy.published(argument) {
-                properties.entry(name).or_insert_with(|| host_argument(argument, policy));
+                properties
+                    .entry(name)
+                    .or_insert_with(|| host_argument(argument, policy));
             }
         }
     }
@@ -119,9 +160,21 @@ fn host_argument(argument: HostArgument, policy: &Policy) -> Value {
 pub(super) fn describe(description: &str, policy: &Policy) -> String {
     let mut out = description.trim_end().to_owned();
     for (index, (name, fields)) in policy.views().enumerate() {
-        out.push_str(if index == 0 { "\n\nFields by detail:" } else { "" });
-        let fields = if name == FULL { String::from("every field") } else { fields.join(", ") };
-        let default = if name == policy.default_view() { " (default)" } else { "" };
+        out.push_str(if index == 0 {
+            "\n\nFields by detail:"
+        } else {
+            ""
+        });
+        let fields = if name == FULL {
+            String::from("every field")
+        } else {
+            fields.join(", ")
+        };
+        let default = if name == policy.default_view() {
+            " (default)"
+        } else {
+            ""
+        };
         out.push_str(&format!("\n- {name}{default}: {fields}"));
     }
     out
@@ -129,18 +182,45 @@ pub(super) fn describe(description: &str, policy: &Policy) -> String {
 
 /// The arguments that make an answer smaller, in the order in which to try them: the host's own rows and fields, the
 /// handler's optional ones, the rest of the host's.
-pub(super) fn narrowing(published: &Map<String, Value>, required: &[String], policy: &Policy) -> Vec<Field> {
-    let first = [HostArgument::Limit, HostArgument::Detail, HostArgument::Fields];
+pub(super) fn narrowing(
+    published: &Map<String, Value>,
+    required: &[String],
+    policy: &Policy,
+) -> Vec<Field> {
+    let first = [
+        HostArgument::Limit,
+        HostArgument::Detail,
+        HostArgument::Fields,
+    ];
     let last = [HostArgument::Horizon, HostArgument::MaxTokens];
-    let is_the_hosts = |name: &str| HostArgument::ALL.into_iter().any(|argument| policy.published(argument) == Some(name));
-    let own = properties(published).into_iter().filter(|name| !is_the_hosts(name) && !required.iter().any(|other| other == name));
-    let names = |arguments: [HostArgument; 3]| arguments.into_iter().filter_map(|argument| policy.published(argument));
+    let is_the_hosts = |name: &str| {
+        HostArgument::ALL
+            .into_iter()
+            .any(|argument| policy.published(argument) == Some(name))
+    };
+    let own = properties(published)
+        .into_iter()
+        .filter(|name| !is_the_hosts(name) && !required.iter().any(|other| other == name));
+    let names = |arguments: [HostArgument; 3]| {
+        arguments
+            .into_iter()
+            .filter_map(|argument| policy.published(argument))
+    };
     names(first)
         .chain(own)
-        .chain(last.into_iter().filter_map(|argument| policy.published(argument)))
+        .chain(
+            last.into_iter()
+                .filter_map(|argument| policy.published(argument)),
+        )
         .map(|name| {
-            let message = published["properties"][name]["description"].as_str().unwrap_or_default().to_owned();
-            Field { name: name.to_owned(), message }
+            let message = published["properties"][name]["description"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
+            Field {
+                name: name.to_owned(),
+                message,
+            }
         })
         .collect()
 }
@@ -158,7 +238,11 @@ pub(super) fn own_limit(published: &Map<String, Value>, policy: &Policy) -> Opti
             _ => false,
         };
         let bound = |keyword: &str| schema[keyword].as_u64();
-        is_integer.then(|| OwnLimit { name: name.to_owned(), min: bound("minimum").unwrap_or(1), max: bound("maximum") })
+        is_integer.then(|| OwnLimit {
+            name: name.to_owned(),
+            min: bound("minimum").unwrap_or(1),
+            max: bound("maximum"),
+        })
     })
 }
 
@@ -171,8 +255,19 @@ pub(super) fn envelope(text: &str, policy: &Policy) -> anyhow::Result<Value> {
     ensure!(body.is_object(), "the output schema must be a JSON object");
     relax(&mut body);
     let has_tables = policy.published(HostArgument::Format).is_some();
-    references::move_to(&mut body, if has_tables { "/properties/body/anyOf/0" } else { "/properties/body" });
-    let body = if has_tables { json!({"anyOf": [body, {"type": "string"}]}) } else { body };
+    references::move_to(
+        &mut body,
+        if has_tables {
+            "/properties/body/anyOf/0"
+        } else {
+            "/properties/body"
+        },
+    );
+    let body = if has_tables {
+        json!({"anyOf": [body, {"type": "string"}]})
+    } else {
+        body
+    };
     Ok(json!({
         "type": "object",
         "properties": {
@@ -190,7 +285,14 @@ pub(super) fn envelope(text: &str, policy: &Policy) -> anyhow::Result<Value> {
 /// Removes the keywords that demand members or items.
 fn relax(schema: &mut Value) {
     if let Value::Object(members) = schema {
-        for keyword in ["required", "minItems", "minProperties", "contains", "minContains", "dependentRequired"] {
+        for keyword in [
+            "required",
+            "minItems",
+            "minProperties",
+            "contains",
+            "minContains",
+            "dependentRequired",
+        ] {
             members.remove(keyword);
         }
     }
@@ -209,22 +311,43 @@ mod tests {
     #[test]
     fn h11_a_root_that_is_no_object_is_refused() {
         let error = read_input(r#"{"anyOf":[{"type":"object"},{"type":"array"}]}"#).unwrap_err();
-        assert_eq!(error.to_string(), "the root of the input schema must have \"type\": \"object\", found none");
-        assert!(read_input(r#"{"type":"object","anyOf":[{"required":["a"]},{"required":["b"]}]}"#).is_ok());
+        assert_eq!(
+            error.to_string(),
+            "the root of the input schema must have \"type\": \"object\", found none"
+        );
+        assert!(
+            read_input(r#"{"type":"object","anyOf":[{"required":["a"]},{"required":["b"]}]}"#)
+                .is_ok()
+        );
     }
 
     #[test]
     fn an_envelope_keeps_references_and_names_that_look_like_keywords() {
-        let shape = Shape { columns: vec![Column { name: "a".into(), field: "a".into() }], ..undeclared() };
+        let shape = Shape {
+            columns: vec![Column {
+                name: "a".into(),
+                field: "a".into(),
+            }],
+            ..undeclared()
+        };
         let text = r##"{"type":"object","required":["x"],"$defs":{"a":{"type":"array","minItems":1}},
             "properties":{"x":{"$ref":"#/$defs/a"},"required":{"type":"boolean"}}}"##;
-        for (shape, place) in [(undeclared(), "/properties/body"), (shape, "/properties/body/anyOf/0")] {
+        for (shape, place) in [
+            (undeclared(), "/properties/body"),
+            (shape, "/properties/body/anyOf/0"),
+        ] {
             let policy = Policy::new(&shape, DEFAULT_CAP_BYTES, &[], &BTreeMap::new()).unwrap();
             let schema = envelope(text, &policy).unwrap();
             let body = schema.pointer(place).unwrap();
             let reference = body["properties"]["x"]["$ref"].as_str().unwrap();
-            assert_eq!(schema.pointer(reference.trim_start_matches('#')), Some(&json!({"type": "array"})));
-            assert_eq!((body.get("required"), &body["properties"]["required"]), (None, &json!({"type": "boolean"})));
+            assert_eq!(
+                schema.pointer(reference.trim_start_matches('#')),
+                Some(&json!({"type": "array"}))
+            );
+            assert_eq!(
+                (body.get("required"), &body["properties"]["required"]),
+                (None, &json!({"type": "boolean"}))
+            );
         }
     }
 }

@@ -33,16 +33,21 @@ impl Call {
             None => self.config.read()?,
         };
         let text = if self.args == "-" {
-            std::io::read_to_string(std::io::stdin()).context("reading the arguments from standard input")?
+            std::io::read_to_string(std::io::stdin())
+                .context("reading the arguments from standard input")?
         } else {
             self.args
         };
-        let arguments: Map<String, Value> = match serde_json::from_str(&text).context("`--args` must be a JSON object")? {
-            Value::Object(arguments) => arguments,
-            other => bail!("`--args` must be a JSON object, found: {other}"),
-        };
+        let arguments: Map<String, Value> =
+            match serde_json::from_str(&text).context("`--args` must be a JSON object")? {
+                Value::Object(arguments) => arguments,
+                other => bail!("`--args` must be a JSON object, found: {other}"),
+            };
         let app = App::start(config).await?;
-        let reply = app.host.call_named(&Caller::default(), &self.tool, arguments).await;
+        let reply = app
+            .host
+            .call_named(&Caller::default(), &self.tool, arguments)
+            .await;
         if reply.refusal().is_some() {
             writeln!(std::io::stderr().lock(), "{}", reply.body())?;
             return Ok(Exit::Refused);
@@ -52,7 +57,11 @@ impl Call {
         // The body is the handler's bytes: nothing is added, not even a line break.
         out.write_all(reply.body().as_bytes())?;
         for attachment in reply.attachments() {
-            writeln!(std::io::stderr().lock(), "attachment: {}", describe(attachment))?;
+            writeln!(
+                std::io::stderr().lock(),
+                "attachment: {}",
+                describe(attachment)
+            )?;
         }
         out.flush()?;
         Ok(Exit::Success)
@@ -62,7 +71,14 @@ impl Call {
 fn describe(attachment: &crate::contract::Attachment) -> String {
     use crate::contract::Attachment;
     match attachment {
-        Attachment::Image(blob) | Attachment::Audio(blob) => format!("{}, {} bytes", blob.media_type, blob.data.len()),
-        Attachment::Resource(embedded) => format!("{}, {}, {} bytes", embedded.uri, embedded.media_type, embedded.data.len()),
+        Attachment::Image(blob) | Attachment::Audio(blob) => {
+            format!("{}, {} bytes", blob.media_type, blob.data.len())
+        }
+        Attachment::Resource(embedded) => format!(
+            "{}, {}, {} bytes",
+            embedded.uri,
+            embedded.media_type,
+            embedded.data.len()
+        ),
     }
 }

@@ -32,19 +32,34 @@ fn effective(app: &App) -> String {
     let config: &Config = &app.config;
     out.setting("listen", &config.listen);
     out.line("state", config.state.value.display(), config.state.source);
-    out.line("plugins_folder", config.plugins_folder.value.display(), config.plugins_folder.source);
+    out.line(
+        "plugins_folder",
+        config.plugins_folder.value.display(),
+        config.plugins_folder.source,
+    );
     match config.result_tokens.value {
         Some(tokens) => out.line("result_tokens", tokens, config.result_tokens.source),
         None => out.line("result_tokens", "none", config.result_tokens.source),
     }
-    out.line("allowed_hosts", config.allowed_hosts.value.join(", "), config.allowed_hosts.source);
-    out.line("allowed_origins", config.allowed_origins.value.join(", "), config.allowed_origins.source);
+    out.line(
+        "allowed_hosts",
+        config.allowed_hosts.value.join(", "),
+        config.allowed_hosts.source,
+    );
+    out.line(
+        "allowed_origins",
+        config.allowed_origins.value.join(", "),
+        config.allowed_origins.source,
+    );
     out.table("limits");
     out.limits(&config.limits);
     let catalog = app.host.catalog();
     for plugin in &config.plugins {
         out.plugin(plugin);
-        let tools: Vec<_> = catalog.tools().filter(|tool| tool.plugin.name() == plugin.name).collect();
+        let tools: Vec<_> = catalog
+            .tools()
+            .filter(|tool| tool.plugin.name() == plugin.name)
+            .collect();
         for tool in tools {
             out.tool(&plugin.name, tool);
         }
@@ -90,19 +105,43 @@ impl Lines {
             self.line(&format!("secrets.{key}"), "(set)", Source::File);
         }
         for grant in &plugin.grants.files {
-            let mode = if grant.write { "read and write" } else { "read-only" };
-            self.line("files", format!("{} at {}, {mode}", grant.host.display(), grant.guest), Source::File);
+            let mode = if grant.write {
+                "read and write"
+            } else {
+                "read-only"
+            };
+            self.line(
+                "files",
+                format!("{} at {}, {mode}", grant.host.display(), grant.guest),
+                Source::File,
+            );
         }
         match &plugin.grants.hosts {
             None => self.line("hosts", "none", Source::Default),
-            Some(hosts) if hosts.is_empty() => self.line("hosts", "none, though it may ask", Source::File),
+            Some(hosts) if hosts.is_empty() => {
+                self.line("hosts", "none, though it may ask", Source::File)
+            }
             Some(hosts) => {
                 for grant in hosts {
-                    self.line(if grant.is_private() { "private_hosts" } else { "hosts" }, grant, Source::File);
+                    self.line(
+                        if grant.is_private() {
+                            "private_hosts"
+                        } else {
+                            "hosts"
+                        },
+                        grant,
+                        Source::File,
+                    );
                 }
             }
         }
-        let source = |granted: bool| if granted { Source::File } else { Source::Default };
+        let source = |granted: bool| {
+            if granted {
+                Source::File
+            } else {
+                Source::Default
+            }
+        };
         self.line("clock", plugin.grants.clock, source(plugin.grants.clock));
         self.line("random", plugin.grants.random, source(plugin.grants.random));
         self.limits(&plugin.limits);
@@ -110,21 +149,56 @@ impl Lines {
 
     fn tool(&mut self, plugin: &str, tool: &Tool) {
         self.table(&format!("plugins.{plugin}.tools.{}", tool.name()));
-        let source = |field: &str| if tool.overridden.contains(&field) { Source::File } else { Source::Plugin };
+        let source = |field: &str| {
+            if tool.overridden.contains(&field) {
+                Source::File
+            } else {
+                Source::Plugin
+            }
+        };
         let policy = &tool.policy;
         self.line("rows", policy.rows_at(), source("rows"));
         self.line("key", policy.key().unwrap_or("none"), source("key"));
-        self.line("horizon", policy.excluded().map_or(String::from("none"), |excluded| format!("hides {excluded}")), source("horizon"));
+        self.line(
+            "horizon",
+            policy
+                .excluded()
+                .map_or(String::from("none"), |excluded| format!("hides {excluded}")),
+            source("horizon"),
+        );
         let views: Vec<&str> = policy.views().map(|(name, _)| name).collect();
-        self.line("views", if views.is_empty() { String::from("none") } else { views.join(", ") }, source("views"));
-        self.line("default_view", policy.default_view(), source("default_view"));
+        self.line(
+            "views",
+            if views.is_empty() {
+                String::from("none")
+            } else {
+                views.join(", ")
+            },
+            source("views"),
+        );
+        self.line(
+            "default_view",
+            policy.default_view(),
+            source("default_view"),
+        );
         let columns: Vec<&str> = policy.columns().collect();
-        self.line("columns", if columns.is_empty() { String::from("none") } else { columns.join(", ") }, source("columns"));
+        self.line(
+            "columns",
+            if columns.is_empty() {
+                String::from("none")
+            } else {
+                columns.join(", ")
+            },
+            source("columns"),
+        );
         let (default_limit, max_limit) = policy.page();
         self.line("default_limit", default_limit, source("page"));
         self.line("max_limit", max_limit, source("page"));
         self.line("cap_bytes", policy.cap_bytes(), source("cap_bytes"));
-        let published: Vec<&str> = HostArgument::ALL.into_iter().filter_map(|argument| policy.published(argument)).collect();
+        let published: Vec<&str> = HostArgument::ALL
+            .into_iter()
+            .filter_map(|argument| policy.published(argument))
+            .collect();
         self.line("arguments", published.join(", "), "added by the host");
         self.line("listing_tokens", tool.listing_tokens, "measured");
     }

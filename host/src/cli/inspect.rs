@@ -32,12 +32,22 @@ impl Inspect {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         let config = Config::of_component(&self.file)?;
         let sandbox = app::sandbox(&config)?;
-        let component = std::fs::read(&self.file).with_context(|| format!("reading `{}`", self.file.display()))?;
+        let component = std::fs::read(&self.file)
+            .with_context(|| format!("reading `{}`", self.file.display()))?;
         let inspection = sandbox.imports(&component)?;
         let mut out = String::new();
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "file: {} ({} bytes)", self.file.display(), component.len());
-        let world = inspection.world.map_or(String::from("none that the host knows"), |world| world.to_string());
+        let _ = writeln!(
+            out,
+            "file: {} ({} bytes)",
+            self.file.display(),
+            component.len()
+        );
+        let world = inspection
+            .world
+            .map_or(String::from("none that the host knows"), |world| {
+                world.to_string()
+            });
         let _ = writeln!(out, "world: {world}");
         list(&mut out, "exports", &inspection.exports);
         list(&mut out, "imports", &inspection.imports);
@@ -47,21 +57,37 @@ impl Inspect {
             Some((name, grants)) => compare(&mut out, name, &inspection.wants(grants), grants),
         }
         if !inspection.missing.is_empty() {
-            list(&mut out, "wants what the host does not offer", &inspection.missing);
+            list(
+                &mut out,
+                "wants what the host does not offer",
+                &inspection.missing,
+            );
         }
         // A description must not depend on what is granted, so clocks and random numbers do no harm here, and an empty list
         // of hosts denies every request. Files, values and secrets are those of the entry, if one was named.
         let entry = granted.map(|(_, grants)| grants).unwrap_or_default();
-        let grants = Grants { clock: true, random: true, hosts: entry.hosts.clone().or(Some(Vec::new())), ..entry };
+        let grants = Grants {
+            clock: true,
+            random: true,
+            hosts: entry.hosts.clone().or(Some(Vec::new())),
+            ..entry
+        };
         let plugin = &config.plugins[0];
-        match sandbox.load(&plugin.name, &component, grants, plugin.limits.sandbox()).await {
+        match sandbox
+            .load(&plugin.name, &component, grants, plugin.limits.sandbox())
+            .await
+        {
             Err(error) => {
                 let _ = writeln!(out, "\nit does not load: {error:#}");
             }
             Ok(loaded) => {
                 let tools = catalog::build(&Arc::new(loaded), &plugin.limits, &BTreeMap::new())?;
                 let total: u64 = tools.iter().map(|tool| tool.listing_tokens).sum();
-                let _ = writeln!(out, "\ntools: {} (listing them costs {total} tokens)", tools.len());
+                let _ = writeln!(
+                    out,
+                    "\ntools: {} (listing them costs {total} tokens)",
+                    tools.len()
+                );
                 tools.iter().for_each(|tool| describe(&mut out, tool));
             }
         }
@@ -73,11 +99,23 @@ impl Inspect {
 impl Inspect {
     /// The name and the grants of the plugin to compare with, if one was named.
     fn granted(&self) -> anyhow::Result<Option<(String, Grants)>> {
-        let Some(name) = &self.plugin else { return Ok(None) };
-        let config = ConfigArgument { config: self.config.clone() }.read()?;
+        let Some(name) = &self.plugin else {
+            return Ok(None);
+        };
+        let config = ConfigArgument {
+            config: self.config.clone(),
+        }
+        .read()?;
         let Some(plugin) = config.plugins.iter().find(|plugin| plugin.name == *name) else {
-            let names: Vec<&str> = config.plugins.iter().map(|plugin| plugin.name.as_str()).collect();
-            bail!("there is no `[plugins.{name}]` in the config file; it has: {}", names.join(", "));
+            let names: Vec<&str> = config
+                .plugins
+                .iter()
+                .map(|plugin| plugin.name.as_str())
+                .collect();
+            bail!(
+                "there is no `[plugins.{name}]` in the config file; it has: {}",
+                names.join(", ")
+            );
         };
         Ok(Some((name.clone(), plugin.grants.clone())))
     }
@@ -87,10 +125,24 @@ impl Inspect {
 fn compare(out: &mut String, name: &str, wants: &[Want], grants: &Grants) {
     let wanted: Vec<String> = wants
         .iter()
-        .map(|want| format!("{} ({})", want.import, if want.is_granted { "granted" } else { "not granted" }))
+        .map(|want| {
+            format!(
+                "{} ({})",
+                want.import,
+                if want.is_granted {
+                    "granted"
+                } else {
+                    "not granted"
+                }
+            )
+        })
         .collect();
     list(out, &format!("wanted of [plugins.{name}]"), &wanted);
-    let mut missing: Vec<String> = wants.iter().filter(|want| !want.is_granted).map(|want| want.line.to_owned()).collect();
+    let mut missing: Vec<String> = wants
+        .iter()
+        .filter(|want| !want.is_granted)
+        .map(|want| want.line.to_owned())
+        .collect();
     missing.dedup();
     if !missing.is_empty() {
         list(out, &format!("to add to [plugins.{name}]"), &missing);
@@ -99,18 +151,43 @@ fn compare(out: &mut String, name: &str, wants: &[Want], grants: &Grants) {
     granted.extend(grants.clock.then(|| "clock".to_owned()));
     granted.extend(grants.random.then(|| "random".to_owned()));
     granted.extend(grants.hosts.iter().flatten().map(|grant| {
-        format!("requests to {grant}{}", if grant.is_private() { ", whose addresses may be private" } else { "" })
+        format!(
+            "requests to {grant}{}",
+            if grant.is_private() {
+                ", whose addresses may be private"
+            } else {
+                ""
+            }
+        )
     }));
     granted.extend(grants.files.iter().map(|grant| {
-        format!("{} at {}, {}", grant.host.display(), grant.guest, if grant.write { "read and write" } else { "read-only" })
+        format!(
+            "{} at {}, {}",
+            grant.host.display(),
+            grant.guest,
+            if grant.write {
+                "read and write"
+            } else {
+                "read-only"
+            }
+        )
     }));
     granted.extend(grants.config.keys().map(|key| format!("the value `{key}`")));
-    granted.extend(grants.secrets.keys().map(|key| format!("the secret `{key}` (set)")));
+    granted.extend(
+        grants
+            .secrets
+            .keys()
+            .map(|key| format!("the secret `{key}` (set)")),
+    );
     list(out, &format!("granted by [plugins.{name}]"), &granted);
 }
 
 fn list(out: &mut String, title: &str, items: &[String]) {
-    let _ = writeln!(out, "{title}:{}", if items.is_empty() { " nothing" } else { "" });
+    let _ = writeln!(
+        out,
+        "{title}:{}",
+        if items.is_empty() { " nothing" } else { "" }
+    );
     for item in items {
         let _ = writeln!(out, "  {item}");
     }
@@ -124,14 +201,26 @@ fn describe(out: &mut String, tool: &Tool) {
         let _ = writeln!(out, "  {line}");
     }
     let _ = writeln!(out, "  arguments:");
-    for (name, schema) in tool.listed["inputSchema"]["properties"].as_object().into_iter().flatten() {
-        let required = if tool.required.contains(name) { ", required" } else { "" };
+    for (name, schema) in tool.listed["inputSchema"]["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        let required = if tool.required.contains(name) {
+            ", required"
+        } else {
+            ""
+        };
         let kind = match &schema["type"] {
             Value::String(kind) => kind.clone(),
             Value::Null => String::from("any"),
             other => other.to_string(),
         };
-        let _ = writeln!(out, "    {name} ({kind}{required}): {}", schema["description"].as_str().unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "    {name} ({kind}{required}): {}",
+            schema["description"].as_str().unwrap_or_default()
+        );
     }
     let (default_limit, max_limit) = policy.page();
     let _ = writeln!(

@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_the_reference() {
-        let codes = [Exit::Success, Exit::Refused, Exit::Usage, Exit::Failed].map(|exit| exit as u8);
+        let codes =
+            [Exit::Success, Exit::Refused, Exit::Usage, Exit::Failed].map(|exit| exit as u8);
         assert_eq!(codes, [0, 1, 2, 3]);
     }
 }

@@ -58,7 +58,7 @@ impl Kind {
 
 macro_rules! template {
     ($path:literal) => {
-        include_str!(concat!("../../../templates/", $path))
+        include_str!(concat!("../../templates/", $path))
     };
 }
 

@@ -34,7 +34,10 @@ impl Serve {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         let mut config = self.config.read()?;
         if let Some(listen) = self.listen {
-            config.listen = Setting { value: listen, source: Source::CommandLine };
+            config.listen = Setting {
+                value: listen,
+                source: Source::CommandLine,
+            };
         }
         // The tables take tens of milliseconds; the first answer should not wait for them.
         tokio::task::spawn_blocking(tokens::warm);
@@ -59,9 +62,15 @@ impl Serve {
             if self.stdio {
                 return mcp::stdio(app.host.clone(), stop.clone()).await;
             }
-            let listener = TcpListener::bind(address).await.with_context(|| format!("listening on `{address}`"))?;
-            let bound = listener.local_addr().context("reading the address that was bound")?;
-            tracing::info!("single user, no keys: listening on http://{bound} (MCP at /mcp, API at /v1/tools)");
+            let listener = TcpListener::bind(address)
+                .await
+                .with_context(|| format!("listening on `{address}`"))?;
+            let bound = listener
+                .local_addr()
+                .context("reading the address that was bound")?;
+            tracing::info!(
+                "single user, no keys: listening on http://{bound} (MCP at /mcp, API at /v1/tools)"
+            );
             let router = http::router(app.host.clone(), Allowed::of(&app.config), stop.clone());
             http::run(listener, router, stop.clone()).await
         };
@@ -73,7 +82,11 @@ impl Serve {
         // Stopping: what runs may end, for a while.
         match tokio::time::timeout(DRAIN, doors).await {
             Ok(outcome) => outcome?,
-            Err(_) => tracing::warn!("{} calls were still running after {} s and were stopped", app.host.running(), DRAIN.as_secs()),
+            Err(_) => tracing::warn!(
+                "{} calls were still running after {} s and were stopped",
+                app.host.running(),
+                DRAIN.as_secs()
+            ),
         }
         Ok(Exit::Success)
     }

@@ -15,8 +15,14 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 
 /// The grants of one entry. `place` names it in messages.
 pub(super) fn resolve(file: &PluginFile, folder: &Path, place: &str) -> anyhow::Result<Grants> {
-    if let Some(name) = file.secrets.keys().find(|name| file.config.contains_key(*name)) {
-        bail!("`{place}.secrets.{name}` and `{place}.config.{name}` have one name, and the plugin reads both by it; rename one");
+    if let Some(name) = file
+        .secrets
+        .keys()
+        .find(|name| file.config.contains_key(*name))
+    {
+        bail!(
+            "`{place}.secrets.{name}` and `{place}.config.{name}` have one name, and the plugin reads both by it; rename one"
+        );
     }
     let secret = |(name, source): (&String, &SecretFile)| {
         let value = read(source, folder).with_context(|| format!("`{place}.secrets.{name}`"))?;
@@ -29,7 +35,11 @@ pub(super) fn resolve(file: &PluginFile, folder: &Path, place: &str) -> anyhow::
     });
     Ok(Grants {
         config: file.config.clone(),
-        secrets: file.secrets.iter().map(secret).collect::<anyhow::Result<BTreeMap<_, _>>>()?,
+        secrets: file
+            .secrets
+            .iter()
+            .map(secret)
+            .collect::<anyhow::Result<BTreeMap<_, _>>>()?,
         files: files.collect(),
         hosts: hosts(file, place)?,
         clock: file.clock,
@@ -54,20 +64,33 @@ fn read(source: &SecretFile, folder: &Path) -> anyhow::Result<String> {
     let value = match (&source.env, &source.file) {
         (Some(name), None) => match std::env::var(name) {
             Ok(value) => value,
-            Err(std::env::VarError::NotPresent) => bail!("the environment variable `{name}` is not set"),
-            Err(std::env::VarError::NotUnicode(_)) => bail!("the environment variable `{name}` is not UTF-8"),
+            Err(std::env::VarError::NotPresent) => {
+                bail!("the environment variable `{name}` is not set")
+            }
+            Err(std::env::VarError::NotUnicode(_)) => {
+                bail!("the environment variable `{name}` is not UTF-8")
+            }
         },
         (None, Some(file)) => {
             let path = folder.join(file);
-            let bytes = std::fs::read(&path).with_context(|| format!("reading `{}`", path.display()))?;
-            let Ok(text) = String::from_utf8(bytes) else { bail!("`{}` is not UTF-8", path.display()) };
-            let line = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+            let bytes =
+                std::fs::read(&path).with_context(|| format!("reading `{}`", path.display()))?;
+            let Ok(text) = String::from_utf8(bytes) else {
+                bail!("`{}` is not UTF-8", path.display())
+            };
+            let line = text.strip_suffix('\n').map_or(text.as_str(), |line| {
+                line.strip_suffix('\r').unwrap_or(line)
+            });
             line.to_owned()
         }
         _ => bail!("expected exactly one of `env` and `file`, such as `{{ env = \"TOKEN\" }}`"),
     };
     ensure!(!value.is_empty(), "it is empty");
-    ensure!(value.len() <= MAX_SECRET_BYTES, "expected at most {MAX_SECRET_BYTES} bytes, found {}", value.len());
+    ensure!(
+        value.len() <= MAX_SECRET_BYTES,
+        "expected at most {MAX_SECRET_BYTES} bytes, found {}",
+        value.len()
+    );
     Ok(value)
 }
 
@@ -87,17 +110,44 @@ mod tests {
     #[test]
     fn a_grant_that_cannot_be_given_is_an_error_that_names_it() {
         let table = [
-            ("secrets.K = { file = \"missing.txt\" }", "`plugins.a.secrets.K`: reading `"),
-            ("secrets.K = { env = \"PLIMSOLL_TEST_NOT_SET\" }", "`plugins.a.secrets.K`: the environment variable `PLIMSOLL_TEST_NOT_SET` is not set"),
-            ("secrets.K = { file = \"empty.txt\" }", "`plugins.a.secrets.K`: it is empty"),
+            (
+                "secrets.K = { file = \"missing.txt\" }",
+                "`plugins.a.secrets.K`: reading `",
+            ),
+            (
+                "secrets.K = { env = \"PLIMSOLL_TEST_NOT_SET\" }",
+                "`plugins.a.secrets.K`: the environment variable `PLIMSOLL_TEST_NOT_SET` is not set",
+            ),
+            (
+                "secrets.K = { file = \"empty.txt\" }",
+                "`plugins.a.secrets.K`: it is empty",
+            ),
             ("secrets.K = { file = \"binary.txt\" }", "is not UTF-8"),
-            ("secrets.K = { file = \"large.txt\" }", "expected at most 65536 bytes, found 70000"),
+            (
+                "secrets.K = { file = \"large.txt\" }",
+                "expected at most 65536 bytes, found 70000",
+            ),
             ("secrets.K = {}", "expected exactly one of `env` and `file`"),
-            ("secrets.K = { env = \"A\", file = \"key.txt\" }", "expected exactly one of `env` and `file`"),
-            ("secrets.K = { file = \"key.txt\" }\nconfig.K = \"x\"", "`plugins.a.secrets.K` and `plugins.a.config.K` have one name"),
-            ("hosts = [\"api.example.com\"]", "`plugins.a.hosts`: expected a scheme"),
-            ("hosts = [\"http://127.0.0.1:9000\"]", "hint: name it in `private_hosts`"),
-            ("private_hosts = [\"http://intranet/x\"]", "`plugins.a.private_hosts`: expected a scheme"),
+            (
+                "secrets.K = { env = \"A\", file = \"key.txt\" }",
+                "expected exactly one of `env` and `file`",
+            ),
+            (
+                "secrets.K = { file = \"key.txt\" }\nconfig.K = \"x\"",
+                "`plugins.a.secrets.K` and `plugins.a.config.K` have one name",
+            ),
+            (
+                "hosts = [\"api.example.com\"]",
+                "`plugins.a.hosts`: expected a scheme",
+            ),
+            (
+                "hosts = [\"http://127.0.0.1:9000\"]",
+                "hint: name it in `private_hosts`",
+            ),
+            (
+                "private_hosts = [\"http://intranet/x\"]",
+                "`plugins.a.private_hosts`: expected a scheme",
+            ),
         ];
         for (entry, expected) in table {
             let error = format!("{:#}", parse(entry).unwrap_err());
@@ -109,16 +159,33 @@ mod tests {
     #[test]
     fn a_secret_is_nowhere_in_what_is_printed_of_the_configuration() {
         let text = format!("{:?}", parse("secrets.K = { file = \"key.txt\" }").unwrap());
-        assert!(text.contains("Secret(") && !text.contains("hunter2"), "{text}");
+        assert!(
+            text.contains("Secret(") && !text.contains("hunter2"),
+            "{text}"
+        );
     }
 
     #[test]
     fn no_hosts_and_an_empty_list_of_hosts_are_two_things() {
         assert_eq!(parse("").unwrap().plugins[0].grants.hosts, None);
-        assert_eq!(parse("hosts = []").unwrap().plugins[0].grants.hosts, Some(vec![]));
-        let both = parse("hosts = [\"https://a.test\"]\nprivate_hosts = [\"http://127.0.0.1:9000\"]").unwrap();
+        assert_eq!(
+            parse("hosts = []").unwrap().plugins[0].grants.hosts,
+            Some(vec![])
+        );
+        let both =
+            parse("hosts = [\"https://a.test\"]\nprivate_hosts = [\"http://127.0.0.1:9000\"]")
+                .unwrap();
         let hosts = both.plugins[0].grants.hosts.clone().unwrap();
-        let seen: Vec<(String, bool)> = hosts.iter().map(|grant| (grant.to_string(), grant.is_private())).collect();
-        assert_eq!(seen, [("https://a.test".to_owned(), false), ("http://127.0.0.1:9000".to_owned(), true)]);
+        let seen: Vec<(String, bool)> = hosts
+            .iter()
+            .map(|grant| (grant.to_string(), grant.is_private()))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("https://a.test".to_owned(), false),
+                ("http://127.0.0.1:9000".to_owned(), true)
+            ]
+        );
     }
 }

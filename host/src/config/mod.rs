@@ -22,7 +22,9 @@ pub use reference::reference;
 use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
 use crate::contract;
 use crate::sandbox::{Grants, Limits, MAX_DEADLINE};
-use crate::shape::{DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES};
+use crate::shape::{
+    DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES,
+};
 
 /// Where the HTTP doors listen by default: on loopback, since a host without keys is for one user.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:8787";
@@ -72,11 +74,20 @@ impl<T> Setting<T> {
     where
         T: Clone,
     {
-        file.map_or_else(|| otherwise.clone(), |value| Self { value, source: Source::File })
+        file.map_or_else(
+            || otherwise.clone(),
+            |value| Self {
+                value,
+                source: Source::File,
+            },
+        )
     }
 
     fn default(value: T) -> Self {
-        Self { value, source: Source::Default }
+        Self {
+            value,
+            source: Source::Default,
+        }
     }
 }
 
@@ -125,7 +136,9 @@ impl PluginLimits {
             _ => {}
         }
         if let Some(found) = file.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
-            bail!("`{place}.cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}");
+            bail!(
+                "`{place}.cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}"
+            );
         }
         let at_least_one = [
             ("fuel", file.fuel),
@@ -133,7 +146,10 @@ impl PluginLimits {
             ("intake_bytes", file.intake_bytes.map(|bytes| bytes as u64)),
             ("concurrent_calls", file.concurrent_calls.map(u64::from)),
         ];
-        if let Some((name, _)) = at_least_one.into_iter().find(|(_, value)| *value == Some(0)) {
+        if let Some((name, _)) = at_least_one
+            .into_iter()
+            .find(|(_, value)| *value == Some(0))
+        {
             bail!("`{place}.{name}` must be at least 1, found 0");
         }
         Ok(Self {
@@ -198,10 +214,18 @@ pub struct Config {
 impl Config {
     /// Reads a config file. Relative paths in it are relative to its folder.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading `{}`", path.display()))?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let config = Self::parse(&text, folder).with_context(|| format!("in `{}`", path.display()))?;
-        Ok(Self { file: Some(path.to_owned()), ..config })
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("reading `{}`", path.display()))?;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let config =
+            Self::parse(&text, folder).with_context(|| format!("in `{}`", path.display()))?;
+        Ok(Self {
+            file: Some(path.to_owned()),
+            ..config
+        })
     }
 
     /// The configuration of a single component file without a config file.
@@ -246,16 +270,24 @@ impl Config {
         let plugins = file
             .plugins
             .into_iter()
-            .map(|(name, plugin)| resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits))
+            .map(|(name, plugin)| {
+                resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits)
+            })
             .collect::<anyhow::Result<_>>()?;
         Ok(Self {
             file: None,
             listen: Setting::or(listen, &Setting::default(default_listen)),
-            state: Setting::or(file.state.map(|state| folder.join(state)), &Setting::default(folder.join(DEFAULT_STATE))),
+            state: Setting::or(
+                file.state.map(|state| folder.join(state)),
+                &Setting::default(folder.join(DEFAULT_STATE)),
+            ),
             plugins_folder,
             result_tokens: file
                 .result_tokens
-                .map_or(Setting::default(None), |tokens| Setting { value: Some(tokens), source: Source::File }),
+                .map_or(Setting::default(None), |tokens| Setting {
+                    value: Some(tokens),
+                    source: Source::File,
+                }),
             allowed_hosts: Setting::or(file.allowed_hosts, &Setting::default(Vec::new())),
             allowed_origins: Setting::or(file.allowed_origins, &Setting::default(Vec::new())),
             limits,
@@ -265,7 +297,9 @@ impl Config {
 
     /// Whether another configuration differs in nothing but its plugins, and what the command line decides.
     pub fn is_same_host(&self, other: &Self) -> bool {
-        let is_overridden = [&self.listen, &other.listen].iter().any(|listen| listen.source == Source::CommandLine);
+        let is_overridden = [&self.listen, &other.listen]
+            .iter()
+            .any(|listen| listen.source == Source::CommandLine);
         (is_overridden || self.listen == other.listen)
             && self.state == other.state
             && self.result_tokens == other.result_tokens
@@ -276,7 +310,10 @@ impl Config {
 
     /// The most memory that any plugin may have: the size of a slot in the pool.
     pub fn max_memory_bytes(&self) -> u64 {
-        let plugins = self.plugins.iter().map(|plugin| plugin.limits.memory_bytes.value);
+        let plugins = self
+            .plugins
+            .iter()
+            .map(|plugin| plugin.limits.memory_bytes.value);
         plugins.fold(self.limits.memory_bytes.value, u64::max)
     }
 }
@@ -289,7 +326,10 @@ fn resolve_plugin(
     limits: &PluginLimits,
 ) -> anyhow::Result<PluginConfig> {
     let is_name = |name: &str| {
-        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     if !is_name(&name) {
         bail!("`plugins.{name}`: a plugin's name has letters, digits, `-` and `_`");
@@ -300,7 +340,10 @@ fn resolve_plugin(
     }
     let grants = grants::resolve(&file, folder, &place)?;
     Ok(PluginConfig {
-        component: plugins_folder.join(file.component.unwrap_or_else(|| PathBuf::from(format!("{name}.wasm")))),
+        component: plugins_folder.join(
+            file.component
+                .unwrap_or_else(|| PathBuf::from(format!("{name}.wasm"))),
+        ),
         grants,
         limits: limits.overridden(&file.limits, &format!("{place}.limits"))?,
         tools: file.tools,
@@ -310,7 +353,9 @@ fn resolve_plugin(
 
 fn check_tool(tool: &ToolFile) -> anyhow::Result<()> {
     if let Some(found) = tool.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
-        bail!("`cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}");
+        bail!(
+            "`cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}"
+        );
     }
     tool.argument_names().map(drop)?;
     if let Some(Switch::Value(horizon)) = &tool.horizon {
@@ -335,8 +380,14 @@ impl ToolFile {
         let mut names = BTreeMap::new();
         for (name, switch) in &self.arguments {
             let Some(argument) = HostArgument::named(name) else {
-                let valid: Vec<&str> = HostArgument::ALL.into_iter().map(HostArgument::name).collect();
-                bail!("`arguments.{name}`: the host has no such argument; it has {}", valid.join(", "));
+                let valid: Vec<&str> = HostArgument::ALL
+                    .into_iter()
+                    .map(HostArgument::name)
+                    .collect();
+                bail!(
+                    "`arguments.{name}`: the host has no such argument; it has {}",
+                    valid.join(", ")
+                );
             };
             match switch {
                 Switch::Is(true) => {}
@@ -352,7 +403,10 @@ impl ToolFile {
     }
 
     /// The plugin's declaration with what the operator says in its place, and the names of what was overridden.
-    pub fn apply(&self, mut shape: contract::Shape) -> anyhow::Result<(contract::Shape, Vec<&'static str>)> {
+    pub fn apply(
+        &self,
+        mut shape: contract::Shape,
+    ) -> anyhow::Result<(contract::Shape, Vec<&'static str>)> {
         let mut overridden = Vec::new();
         if let Some(rows) = &self.rows {
             overridden.push("rows");
@@ -384,7 +438,10 @@ impl ToolFile {
         }
         if let Some(views) = &self.views {
             overridden.push("views");
-            let view = |(name, fields): (&String, &Vec<String>)| contract::View { name: name.clone(), fields: fields.clone() };
+            let view = |(name, fields): (&String, &Vec<String>)| contract::View {
+                name: name.clone(),
+                fields: fields.clone(),
+            };
             shape.views = views.iter().map(view).collect();
             if self.default_view.is_none() {
                 let default = shape.default_view.take();
@@ -397,15 +454,26 @@ impl ToolFile {
         }
         if let Some(columns) = &self.columns {
             overridden.push("columns");
-            let column = |column: &file::ColumnFile| contract::Column { name: column.name.clone(), field: column.field.clone() };
+            let column = |column: &file::ColumnFile| contract::Column {
+                name: column.name.clone(),
+                field: column.field.clone(),
+            };
             shape.columns = columns.iter().map(column).collect();
         }
         if self.default_limit.is_some() || self.max_limit.is_some() {
             overridden.push("page");
-            let declared = shape.page.unwrap_or(contract::Page { default_limit: DEFAULT_LIMIT, max_limit: MAX_LIMIT });
+            let declared = shape.page.unwrap_or(contract::Page {
+                default_limit: DEFAULT_LIMIT,
+                max_limit: MAX_LIMIT,
+            });
             let max_limit = self.max_limit.unwrap_or(declared.max_limit);
-            let default_limit = self.default_limit.unwrap_or(declared.default_limit.min(max_limit));
-            shape.page = Some(contract::Page { default_limit, max_limit });
+            let default_limit = self
+                .default_limit
+                .unwrap_or(declared.default_limit.min(max_limit));
+            shape.page = Some(contract::Page {
+                default_limit,
+                max_limit,
+            });
         }
         if let Some(cap) = self.cap_bytes {
             overridden.push("cap_bytes");
@@ -420,7 +488,10 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        format!("{:#}", Config::parse(text, Path::new("/etc/plimsoll")).unwrap_err())
+        format!(
+            "{:#}",
+            Config::parse(text, Path::new("/etc/plimsoll")).unwrap_err()
+        )
     }
 
     #[test]
@@ -442,10 +513,22 @@ mod tests {
         let text = "[limits]\nfuel = 5\n[plugins.fleet]\nconfig = { a = \"b\" }\nfiles = [{ host = \"data\", guest = \"/data\" }]\n[plugins.fleet.limits]\ndeadline_ms = 60000\n";
         let config = Config::parse(text, Path::new("/etc/plimsoll")).unwrap();
         let plugin = &config.plugins[0];
-        assert_eq!(plugin.component, Path::new("/etc/plimsoll/plugins/fleet.wasm"));
+        assert_eq!(
+            plugin.component,
+            Path::new("/etc/plimsoll/plugins/fleet.wasm")
+        );
         assert_eq!(plugin.grants.files[0].host, Path::new("/etc/plimsoll/data"));
-        assert_eq!((plugin.limits.fuel.value, plugin.limits.fuel.source), (5, Source::File));
-        assert_eq!((plugin.limits.deadline_ms.value, plugin.limits.deadline_ms.source), (60_000, Source::File));
+        assert_eq!(
+            (plugin.limits.fuel.value, plugin.limits.fuel.source),
+            (5, Source::File)
+        );
+        assert_eq!(
+            (
+                plugin.limits.deadline_ms.value,
+                plugin.limits.deadline_ms.source
+            ),
+            (60_000, Source::File)
+        );
         assert_eq!(plugin.limits.memory_bytes.source, Source::Default);
     }
 
@@ -461,12 +544,30 @@ mod tests {
     #[test]
     fn bad_settings_say_what_was_expected_and_found() {
         let table = [
-            ("listen = \"x\"", "`listen` must be an address and a port such as `127.0.0.1:8787`, found `x`"),
-            ("result_tokens = 0", "`result_tokens` must be at least 1, found 0"),
-            ("[limits]\ncap_bytes = 7999", "`limits.cap_bytes` must be at least 8000, since a refusal must pass, found 7999"),
-            ("[plugins.\"a b\"]", "`plugins.a b`: a plugin's name has letters, digits, `-` and `_`"),
-            ("[plugins.a.tools.t.arguments]\nlimt = false", "the host has no such argument; it has limit, after, detail"),
-            ("[plugins.a.tools.t.horizon]\nfield = \"s\"\nexcluded = \"x\"", "`horizon` takes exactly one of `live` and `hidden`"),
+            (
+                "listen = \"x\"",
+                "`listen` must be an address and a port such as `127.0.0.1:8787`, found `x`",
+            ),
+            (
+                "result_tokens = 0",
+                "`result_tokens` must be at least 1, found 0",
+            ),
+            (
+                "[limits]\ncap_bytes = 7999",
+                "`limits.cap_bytes` must be at least 8000, since a refusal must pass, found 7999",
+            ),
+            (
+                "[plugins.\"a b\"]",
+                "`plugins.a b`: a plugin's name has letters, digits, `-` and `_`",
+            ),
+            (
+                "[plugins.a.tools.t.arguments]\nlimt = false",
+                "the host has no such argument; it has limit, after, detail",
+            ),
+            (
+                "[plugins.a.tools.t.horizon]\nfield = \"s\"\nexcluded = \"x\"",
+                "`horizon` takes exactly one of `live` and `hidden`",
+            ),
             ("[plugins.a]\ncomponet = \"x\"", "unknown field `componet`"),
         ];
         for (text, expected) in table {

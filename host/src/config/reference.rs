@@ -12,7 +12,11 @@ pub fn reference() -> String {
     let mut out = String::new();
     let tables = [
         ("Top level", "", "File"),
-        ("`[limits]` and `[plugins.NAME.limits]`", "limits", "LimitsFile"),
+        (
+            "`[limits]` and `[plugins.NAME.limits]`",
+            "limits",
+            "LimitsFile",
+        ),
         ("`[plugins.NAME]`", "plugin", "PluginFile"),
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
@@ -21,11 +25,26 @@ pub fn reference() -> String {
         ("`columns = [{ … }]`", "", "ColumnFile"),
     ];
     for (title, scope, definition) in tables {
-        let properties = if definition == "File" { &schema["properties"] } else { &schema["$defs"][definition]["properties"] };
-        let _ = write!(out, "**{title}**\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+        let properties = if definition == "File" {
+            &schema["properties"]
+        } else {
+            &schema["$defs"][definition]["properties"]
+        };
+        let _ = write!(
+            out,
+            "**{title}**\n\n| key | type | default | meaning |\n| --- | --- | --- | --- |\n"
+        );
         for (name, property) in properties.as_object().into_iter().flatten() {
-            let description = property["description"].as_str().unwrap_or_default().replace('\n', " ");
-            let _ = writeln!(out, "| `{name}` | {} | {} | {description} |", type_of(property), default_of(scope, definition, name));
+            let description = property["description"]
+                .as_str()
+                .unwrap_or_default()
+                .replace('\n', " ");
+            let _ = writeln!(
+                out,
+                "| `{name}` | {} | {} | {description} |",
+                type_of(property),
+                default_of(scope, definition, name)
+            );
         }
         out.push('\n');
     }
@@ -42,9 +61,12 @@ fn type_of(property: &Value) -> String {
     };
     match &property["type"] {
         Value::String(name) => one(name).to_owned(),
-        Value::Array(names) => {
-            names.iter().filter_map(Value::as_str).find(|name| *name != "null").map_or("text", one).to_owned()
-        }
+        Value::Array(names) => names
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|name| *name != "null")
+            .map_or("text", one)
+            .to_owned(),
         _ if property.get("anyOf").is_some() => String::from("table or `false`"),
         _ => String::from("table"),
     }
@@ -64,7 +86,9 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
         ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
-        ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => String::from("false"),
+        ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
+            String::from("false")
+        }
         _ => String::new(),
     }
 }

@@ -36,17 +36,26 @@ pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Rou
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(host)
         .merge(mcp.layer(middleware::from_fn(guard::json_rpc)))
-        .layer(middleware::from_fn_with_state(Arc::new(allowed), guard::hosts_and_origins))
+        .layer(middleware::from_fn_with_state(
+            Arc::new(allowed),
+            guard::hosts_and_origins,
+        ))
         .layer(CatchPanicLayer::new())
 }
 
 /// Serves the doors on a socket until `stop` fires; then what is running may end.
-pub async fn run(listener: TcpListener, router: Router, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn run(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
     use axum::serve::ListenerExt;
     // Without it a reply in two writes waits for the client's delayed acknowledgement, 44 ms a call.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await }).await?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move { stop.cancelled().await })
+        .await?;
     Ok(())
 }

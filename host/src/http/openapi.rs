@@ -20,7 +20,10 @@ pub(super) struct Which {
 }
 
 /// `GET /openapi.json`
-pub(super) async fn document(State(host): State<Arc<Host>>, Query(which): Query<Which>) -> Response {
+pub(super) async fn document(
+    State(host): State<Arc<Host>>,
+    Query(which): Query<Which>,
+) -> Response {
     host.ready().await;
     let document = match &which.tool {
         None => describe(host.catalog().tools().map(Arc::as_ref)),
@@ -36,7 +39,10 @@ pub(super) async fn document(State(host): State<Arc<Host>>, Query(which): Query<
             body.len(),
             host.cap_bytes()
         );
-        return problem(&Reply::refused(&Refusal::new(Code::ResponseTooLarge, message)));
+        return problem(&Reply::refused(&Refusal::new(
+            Code::ResponseTooLarge,
+            message,
+        )));
     }
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
@@ -44,7 +50,10 @@ pub(super) async fn document(State(host): State<Arc<Host>>, Query(which): Query<
 fn describe<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Value {
     let mut paths = Map::new();
     for tool in tools {
-        paths.insert(format!("/v1/tools/{}", tool.name()), json!({"post": operation(tool)}));
+        paths.insert(
+            format!("/v1/tools/{}", tool.name()),
+            json!({"post": operation(tool)}),
+        );
     }
     let list = json!({
         "get": {

@@ -29,11 +29,18 @@ pub(super) async fn list(State(host): State<Arc<Host>>, Query(query): Query<Afte
     host.ready().await;
     let catalog = host.catalog();
     let Some(page) = catalog.listing().page(query.after.as_deref()) else {
-        let refusal = Refusal::new(Code::InvalidCursor, "after is not a cursor of this list; leave it out to start over");
+        let refusal = Refusal::new(
+            Code::InvalidCursor,
+            "after is not a cursor of this list; leave it out to start over",
+        );
         return problem(&Reply::refused(&refusal));
     };
     let body = json!({"tools": page.items, "next_after": page.next});
-    let mut response = ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response();
+    let mut response = (
+        [(header::CONTENT_TYPE, "application/json")],
+        body.to_string(),
+    )
+        .into_response();
     if let Some(next) = &page.next {
         link_next(response.headers_mut(), "/v1/tools", next);
     }
@@ -48,7 +55,10 @@ pub(super) async fn call(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let caller = Caller { client: text(&headers, header::USER_AGENT).map(str::to_owned), ..Caller::default() };
+    let caller = Caller {
+        client: text(&headers, header::USER_AGENT).map(str::to_owned),
+        ..Caller::default()
+    };
     host.ready().await;
     let Some(tool) = host.tool(&caller, &name) else {
         return problem(&Reply::refused(&Refusal::unknown_tool(&name)));
@@ -60,7 +70,11 @@ pub(super) async fn call(
     if reply.refusal().is_some() {
         return problem(&reply);
     }
-    let mut response = ([(header::CONTENT_TYPE, reply.media_type())], reply.body().to_owned()).into_response();
+    let mut response = (
+        [(header::CONTENT_TYPE, reply.media_type())],
+        reply.body().to_owned(),
+    )
+        .into_response();
     if let Ok(receipt) = HeaderValue::from_str(&ascii(&reply.receipt_json().to_string())) {
         response.headers_mut().insert(RECEIPT_HEADER, receipt);
     }
@@ -71,8 +85,18 @@ pub(super) async fn call(
 }
 
 /// The arguments: the body, `?after=` and what `Accept` says about the form.
-fn arguments(tool: &Tool, headers: &HeaderMap, query: After, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    let wrong = |found: &str| Refusal::new(Code::InvalidArguments, format!("the body must be a JSON object of arguments, {found}"));
+fn arguments(
+    tool: &Tool,
+    headers: &HeaderMap,
+    query: After,
+    body: &[u8],
+) -> Result<Map<String, Value>, Refusal> {
+    let wrong = |found: &str| {
+        Refusal::new(
+            Code::InvalidArguments,
+            format!("the body must be a JSON object of arguments, {found}"),
+        )
+    };
     let mut arguments = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
@@ -83,18 +107,27 @@ fn arguments(tool: &Tool, headers: &HeaderMap, query: After, body: &[u8]) -> Res
         }
     };
     if let Some(after) = query.after {
-        let name = tool.policy.published(HostArgument::After).unwrap_or(HostArgument::After.name());
+        let name = tool
+            .policy
+            .published(HostArgument::After)
+            .unwrap_or(HostArgument::After.name());
         arguments.insert(name.to_owned(), after.into());
     }
     let format = text(headers, header::ACCEPT).and_then(|accept| {
-        accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim()).find_map(|range| match range {
-            "text/csv" => Some("csv"),
-            "text/tab-separated-values" => Some("tsv"),
-            _ => None,
-        })
+        accept
+            .split(',')
+            .map(|range| range.split(';').next().unwrap_or_default().trim())
+            .find_map(|range| match range {
+                "text/csv" => Some("csv"),
+                "text/tab-separated-values" => Some("tsv"),
+                _ => None,
+            })
     });
     if let Some(format) = format {
-        let name = tool.policy.published(HostArgument::Format).unwrap_or(HostArgument::Format.name());
+        let name = tool
+            .policy
+            .published(HostArgument::Format)
+            .unwrap_or(HostArgument::Format.name());
         arguments.entry(name).or_insert_with(|| format.into());
     }
     Ok(arguments)
@@ -109,7 +142,12 @@ pub(super) async fn no_such_route() -> Response {
 /// A route that exists, with another method.
 pub(super) async fn no_such_method() -> Response {
     let problem = json!({"title": "method_not_allowed", "status": 405, "detail": "this route takes another method; see /openapi.json"});
-    (StatusCode::METHOD_NOT_ALLOWED, [(header::CONTENT_TYPE, "application/problem+json")], problem.to_string()).into_response()
+    (
+        StatusCode::METHOD_NOT_ALLOWED,
+        [(header::CONTENT_TYPE, "application/problem+json")],
+        problem.to_string(),
+    )
+        .into_response()
 }
 
 /// A refusal as RFC 9457 has it; its own members stay beside the standard ones.
@@ -119,13 +157,24 @@ pub(super) fn problem(reply: &Reply) -> Response {
     problem.insert("title".into(), code.as_str().into());
     problem.insert("status".into(), code.http_status().into());
     if let Ok(Value::Object(mut refusal)) = serde_json::from_str(reply.body()) {
-        problem.insert("detail".into(), refusal.remove("message").unwrap_or_default());
+        problem.insert(
+            "detail".into(),
+            refusal.remove("message").unwrap_or_default(),
+        );
         problem.extend(refusal);
     }
-    let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], Value::Object(problem).to_string()).into_response();
+    let status =
+        StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (
+        status,
+        [(header::CONTENT_TYPE, "application/problem+json")],
+        Value::Object(problem).to_string(),
+    )
+        .into_response();
     if code == Code::Busy {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
     }
     response
 }
@@ -166,6 +215,9 @@ mod tests {
         let json = json!({"excluded": "…", "flag": "🇩🇪"}).to_string();
         let escaped = ascii(&json);
         assert!(escaped.is_ascii());
-        assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), serde_json::from_str::<Value>(&json).unwrap());
+        assert_eq!(
+            serde_json::from_str::<Value>(&escaped).unwrap(),
+            serde_json::from_str::<Value>(&json).unwrap()
+        );
     }
 }

@@ -35,7 +35,10 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
 
 fn meta(reply: &Reply) -> MetaObject {
     let mut meta = MetaObject::new();
-    meta.insert("io.modelcontextprotocol/serverInfo".into(), json!(server_info()));
+    meta.insert(
+        "io.modelcontextprotocol/serverInfo".into(),
+        json!(server_info()),
+    );
     let receipt = reply.receipt_json();
     if !receipt.is_null() {
         meta.insert(RECEIPT_KEY.into(), receipt);
@@ -45,8 +48,12 @@ fn meta(reply: &Reply) -> MetaObject {
 
 fn attachment(attachment: &Attachment) -> ContentBlock {
     match attachment {
-        Attachment::Image(blob) => ContentBlock::image(STANDARD.encode(&blob.data), blob.media_type.clone()),
-        Attachment::Audio(blob) => ContentBlock::audio(STANDARD.encode(&blob.data), blob.media_type.clone()),
+        Attachment::Image(blob) => {
+            ContentBlock::image(STANDARD.encode(&blob.data), blob.media_type.clone())
+        }
+        Attachment::Audio(blob) => {
+            ContentBlock::audio(STANDARD.encode(&blob.data), blob.media_type.clone())
+        }
         Attachment::Resource(embedded) => {
             let is_text = is_text(&embedded.media_type);
             let contents = match std::str::from_utf8(&embedded.data) {

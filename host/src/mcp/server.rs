@@ -6,8 +6,9 @@ use std::time::Duration;
 use rmcp::ErrorData as McpError;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, Implementation,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode,
+    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value};
@@ -45,15 +46,26 @@ impl Server {
 
     /// Who calls, as far as the protocol says. The name is for the log and for default budgets, never for the listing.
     fn caller(context: &RequestContext<RoleServer>) -> Caller {
-        let client = context.client_info().map(|info| info.name).filter(|name| name != "rmcp");
-        Caller { client, ..Caller::default() }
+        let client = context
+            .client_info()
+            .map(|info| info.name)
+            .filter(|name| name != "rmcp");
+        Caller {
+            client,
+            ..Caller::default()
+        }
     }
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
-        ServerConfig::new(capabilities).with_server_info(server_info()).with_instructions(INSTRUCTIONS)
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(server_info())
+            .with_instructions(INSTRUCTIONS)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -73,12 +85,24 @@ impl ServerHandler for Server {
         let cursor = request.and_then(|request| request.cursor);
         let Some(page) = catalog.listing().page(cursor.as_deref()) else {
             let found = excerpt(cursor.as_deref().unwrap_or_default());
-            return Err(McpError::invalid_params(format!("`{found}` is not a cursor of tools/list"), None));
+            return Err(McpError::invalid_params(
+                format!("`{found}` is not a cursor of tools/list"),
+                None,
+            ));
         };
-        let tools: Result<Vec<Tool>, _> = page.items.iter().cloned().map(serde_json::from_value).collect();
-        let tools = tools.map_err(|error| McpError::internal_error(format!("listing tools: {error}"), None))?;
+        let tools: Result<Vec<Tool>, _> = page
+            .items
+            .iter()
+            .cloned()
+            .map(serde_json::from_value)
+            .collect();
+        let tools = tools
+            .map_err(|error| McpError::internal_error(format!("listing tools: {error}"), None))?;
         let mut meta = MetaObject::new();
-        meta.insert("io.modelcontextprotocol/serverInfo".into(), serde_json::json!(server_info()));
+        meta.insert(
+            "io.modelcontextprotocol/serverInfo".into(),
+            serde_json::json!(server_info()),
+        );
         let mut result = ListToolsResult::with_all_items(tools);
         result.meta = Some(meta);
         result.next_cursor = page.next;
@@ -95,7 +119,10 @@ impl ServerHandler for Server {
         self.host.ready().await;
         let caller = Self::caller(&context);
         let Some(tool) = self.host.tool(&caller, &request.name) else {
-            return Err(McpError::invalid_params(format!("Unknown tool: {}", excerpt(&request.name)), None));
+            return Err(McpError::invalid_params(
+                format!("Unknown tool: {}", excerpt(&request.name)),
+                None,
+            ));
         };
         let arguments: Map<String, Value> = request.arguments.unwrap_or_default();
         let (sender, said) = mpsc::channel(progress::QUEUE);
@@ -125,9 +152,19 @@ impl ServerHandler for Server {
                 "tools/call" => ": expected \"name\" (a string) and \"arguments\" (an object)",
                 _ => "",
             };
-            return Err(McpError::invalid_params(format!("the parameters of {} are malformed{expected}", request.method), None));
+            return Err(McpError::invalid_params(
+                format!(
+                    "the parameters of {} are malformed{expected}",
+                    request.method
+                ),
+                None,
+            ));
         }
-        Err(McpError::new(ErrorCode::METHOD_NOT_FOUND, request.method, None))
+        Err(McpError::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            request.method,
+            None,
+        ))
     }
 
     /// The handshake eras: a session hears of changes from its beginning on.
@@ -136,7 +173,10 @@ impl ServerHandler for Server {
         tokio::spawn(async move {
             while !context.peer.is_transport_closed() {
                 // A session that ends while nothing changes must not stay.
-                let Ok(changed) = tokio::time::timeout(SESSION_CHECK, changes.changed()).await else { continue };
+                let Ok(changed) = tokio::time::timeout(SESSION_CHECK, changes.changed()).await
+                else {
+                    continue;
+                };
                 if changed.is_err() || context.peer.notify_tool_list_changed().await.is_err() {
                     return;
                 }
@@ -144,7 +184,10 @@ impl ServerHandler for Server {
         });
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         Some(requested.clone())
     }
 

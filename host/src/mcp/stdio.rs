@@ -213,7 +213,10 @@ fn error(code: ErrorCode, message: String, id: Option<RequestId>) -> TxJsonRpcMe
 #[cfg(feature = "fuzzing")]
 pub fn read_lines(input: &[u8]) -> (usize, Vec<u8>) {
     let mut answers = Vec::new();
-    let output = Output { writer: Some(io::Cursor::new(&mut answers)), unsent: BytesMut::new() };
+    let output = Output {
+        writer: Some(io::Cursor::new(&mut answers)),
+        unsent: BytesMut::new(),
+    };
     let (sender, mut receiver) = mpsc::channel(1);
     let count = async {
         let mut count = 0;
@@ -223,7 +226,9 @@ pub fn read_lines(input: &[u8]) -> (usize, Vec<u8>) {
         count
     };
     let reading = read(input, sender, Arc::new(Mutex::new(output)));
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime that does nothing but compute");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime that does nothing but compute");
     let ((), messages) = runtime.block_on(futures::future::join(reading, count));
     (messages, answers)
 }

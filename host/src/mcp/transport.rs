@@ -14,7 +14,9 @@ use crate::call::Host;
 
 /// Serves one client over standard input and output, until it closes them or `stop` fires.
 pub async fn stdio(host: Arc<Host>, stop: CancellationToken) -> anyhow::Result<()> {
-    let service = Server::new(host).serve_with_ct(Lines::new(rmcp::transport::stdio_pipes()), stop).await;
+    let service = Server::new(host)
+        .serve_with_ct(Lines::new(rmcp::transport::stdio_pipes()), stop)
+        .await;
     match service {
         Ok(running) => {
             running.waiting().await?;
@@ -35,5 +37,8 @@ pub fn http(host: &Arc<Host>, stop: CancellationToken) -> Router {
         .disable_allowed_origins()
         .with_cancellation_token(stop);
     let sessions = Arc::new(LocalSessionManager::default());
-    Router::new().nest_service("/mcp", StreamableHttpService::new(move || Ok(server.clone()), sessions, config))
+    Router::new().nest_service(
+        "/mcp",
+        StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
+    )
 }

@@ -37,7 +37,9 @@ fn class_v4(address: Ipv4Addr) -> Class {
         // 169.254.169.254 and its like are not told apart: every address of the link may be a metadata service.
         [169, 254, ..] => Class::Neighbour("link-local"),
         [198, 18..=19, ..] => Class::Private("benchmarking"),
-        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 51, 100, _] | [203, 0, 113, _] => Class::Never("reserved"),
+        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 51, 100, _] | [203, 0, 113, _] => {
+            Class::Never("reserved")
+        }
         [224..=239, ..] => Class::Never("multicast"),
         [255, 255, 255, 255] => Class::Never("broadcast"),
         [240..=255, ..] => Class::Never("reserved"),
@@ -55,7 +57,9 @@ fn class_v6(address: Ipv6Addr) -> Class {
         [0, 0, 0, 0, 0, 0, 0, 0] => Class::Never("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Class::Private("loopback"),
         // An IPv4 address in IPv6 clothes: compatible, mapped, translated, NAT64, 6to4.
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => embedded(high, low),
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => {
+            embedded(high, low)
+        }
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
         // NAT64 with a prefix of the operator's own, which may lead anywhere in the network.

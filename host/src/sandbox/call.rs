@@ -109,7 +109,13 @@ impl Plugin {
     ) -> Result<Called, Failed> {
         let started = Instant::now();
         let deadline = started + self.limits.deadline;
-        let fail = |refusal: Refusal, usage| Failed { refusal, usage: Usage { elapsed: started.elapsed(), ..usage } };
+        let fail = |refusal: Refusal, usage| Failed {
+            refusal,
+            usage: Usage {
+                elapsed: started.elapsed(),
+                ..usage
+            },
+        };
 
         // Declared before the store, so that the slot is free only after the instance is gone.
         let Some(_slot) = self.slot(deadline).await else {
@@ -125,31 +131,66 @@ impl Plugin {
         store.data_mut().progress = progress;
 
         let outcome = turn.run(deadline, self.answer(&mut store, &request)).await;
-        let usage = Usage { elapsed: started.elapsed(), ..instance::usage(&store, &self.limits) };
-        self.settle(outcome, request.subject(), id).map_err(|refusal| fail(refusal, usage))?;
+        let usage = Usage {
+            elapsed: started.elapsed(),
+            ..instance::usage(&store, &self.limits)
+        };
+        self.settle(outcome, request.subject(), id)
+            .map_err(|refusal| fail(refusal, usage))?;
         // Host functions take the intake out and put it back before they return.
         match store.data_mut().intake.take() {
             Some(intake) => Ok(Called { intake, usage }),
-            None => Err(fail(Refusal::new(Code::Internal, "The host has lost the answer, by a fault of its own."), usage)),
+            None => Err(fail(
+                Refusal::new(
+                    Code::Internal,
+                    "The host has lost the answer, by a fault of its own.",
+                ),
+                usage,
+            )),
         }
     }
 
-    async fn answer(&self, store: &mut Store<State>, request: &Request) -> wasmtime::Result<Result<(), Fault>> {
+    async fn answer(
+        &self,
+        store: &mut Store<State>,
+        request: &Request,
+    ) -> wasmtime::Result<Result<(), Fault>> {
         match (&self.pre, request) {
             (Pre::ToolHandler(pre), Request::Tool { name, arguments }) => {
                 let handler = pre.instantiate_async(&mut *store).await?;
-                handler.plimsoll_plugin_tools().call_call_tool(store, name, arguments).await
+                handler
+                    .plimsoll_plugin_tools()
+                    .call_call_tool(store, name, arguments)
+                    .await
             }
-            (Pre::BackendAdapter(pre), Request::Query { collection, selection }) => {
+            (
+                Pre::BackendAdapter(pre),
+                Request::Query {
+                    collection,
+                    selection,
+                },
+            ) => {
                 let adapter = pre.instantiate_async(&mut *store).await?;
-                adapter.plimsoll_plugin_backend().call_query(store, collection, selection).await
+                adapter
+                    .plimsoll_plugin_backend()
+                    .call_query(store, collection, selection)
+                    .await
             }
             (Pre::BackendAdapter(pre), Request::Get { collection, key }) => {
                 let adapter = pre.instantiate_async(&mut *store).await?;
-                adapter.plimsoll_plugin_backend().call_get(store, collection, key).await
+                adapter
+                    .plimsoll_plugin_backend()
+                    .call_get(store, collection, key)
+                    .await
             }
-            (Pre::ToolHandler(_), _) => Ok(Err(Fault::NotFound(format!("`{}` has no collections", self.name)))),
-            (Pre::BackendAdapter(_), _) => Ok(Err(Fault::NotFound(format!("`{}` has no tools of its own", self.name)))),
+            (Pre::ToolHandler(_), _) => Ok(Err(Fault::NotFound(format!(
+                "`{}` has no collections",
+                self.name
+            )))),
+            (Pre::BackendAdapter(_), _) => Ok(Err(Fault::NotFound(format!(
+                "`{}` has no tools of its own",
+                self.name
+            )))),
         }
     }
 
@@ -178,7 +219,9 @@ impl Plugin {
 
     /// A slot of the pool, or `None` where all stayed taken until the deadline.
     pub(super) async fn slot(&self, deadline: Instant) -> Option<OwnedSemaphorePermit> {
-        let slot = timeout_at(deadline, self.sandbox.slots().acquire_owned()).await.ok()?;
+        let slot = timeout_at(deadline, self.sandbox.slots().acquire_owned())
+            .await
+            .ok()?;
         Some(slot.expect("the semaphore is never closed"))
     }
 
@@ -192,7 +235,13 @@ impl Plugin {
         let wasi = self.grants.wasi(&journal)?;
         let requests = Requests::new(self.hosts.clone(), deadline, journal.clone());
         let state = State::new(wasi, requests, self.config.clone(), journal, &self.limits);
-        Ok(instance::store(self.sandbox.engine(), state, &self.limits, transfer_bytes, turn)?)
+        Ok(instance::store(
+            self.sandbox.engine(),
+            state,
+            &self.limits,
+            transfer_bytes,
+            turn,
+        )?)
     }
 
     /// What one host call may carry while the plugin answers: a list as large as the guest's memory, since lists are

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, ensure};
 use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
-use wasmtime::{Cache, CacheConfig, Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{
+    Cache, CacheConfig, Config, Enabled, Engine, InstanceAllocationStrategy,
+    PoolingAllocationConfig,
+};
 
 use super::imports;
 use super::instance::State;
@@ -41,7 +44,11 @@ pub struct SandboxOptions {
 impl Default for SandboxOptions {
     fn default() -> Self {
         // 64 calls reserve 1 TiB of the 128 TiB of addresses, and are more than cores can serve at once.
-        Self { max_memory_bytes: DEFAULT_MEMORY_BYTES, max_concurrent_calls: 64, cache_folder: None }
+        Self {
+            max_memory_bytes: DEFAULT_MEMORY_BYTES,
+            max_concurrent_calls: 64,
+            cache_folder: None,
+        }
     }
 }
 
@@ -59,16 +66,28 @@ struct Inner {
 
 impl std::fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sandbox").field("free_slots", &self.0.slots.available_permits()).finish_non_exhaustive()
+        f.debug_struct("Sandbox")
+            .field("free_slots", &self.0.slots.available_permits())
+            .finish_non_exhaustive()
     }
 }
 
 impl Sandbox {
     /// Builds the engine and reserves the pool's addresses.
     pub fn new(options: &SandboxOptions) -> anyhow::Result<Self> {
-        let SandboxOptions { max_memory_bytes, max_concurrent_calls, cache_folder } = options;
-        ensure!(*max_memory_bytes <= MEMORY_RESERVATION, "memory_bytes must be at most {MEMORY_RESERVATION}: {max_memory_bytes}");
-        ensure!(*max_concurrent_calls > 0, "at least one call must be able to run at a time");
+        let SandboxOptions {
+            max_memory_bytes,
+            max_concurrent_calls,
+            cache_folder,
+        } = options;
+        ensure!(
+            *max_memory_bytes <= MEMORY_RESERVATION,
+            "memory_bytes must be at most {MEMORY_RESERVATION}: {max_memory_bytes}"
+        );
+        ensure!(
+            *max_concurrent_calls > 0,
+            "at least one call must be able to run at a time"
+        );
 
         let mut config = Config::new();
         config
@@ -76,9 +95,13 @@ impl Sandbox {
             .memory_reservation(MEMORY_RESERVATION)
             // The pool's slots are for memories of 32 bits.
             .wasm_memory64(false)
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(*max_concurrent_calls)));
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(
+                *max_concurrent_calls,
+            )));
         if let Some(folder) = cache_folder {
-            config.cache(Some(cache(folder).with_context(|| format!("opening the cache `{}`", folder.display()))?));
+            config.cache(Some(cache(folder).with_context(|| {
+                format!("opening the cache `{}`", folder.display())
+            })?));
         }
         let engine = Engine::new(&config)
             .map_err(anyhow::Error::from)
@@ -127,7 +150,8 @@ fn pool(calls: u32) -> PoolingAllocationConfig {
         .max_component_instance_size(COMPONENT_INSTANCE_BYTES)
         .table_elements(TABLE_ELEMENTS);
     if PoolingAllocationConfig::is_pagemap_scan_available() {
-        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEPT_BYTES);
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEPT_BYTES);
     }
     pool
 }

@@ -17,7 +17,9 @@ pub(super) fn busy(waited: Duration) -> Refusal {
     let waited = waited.as_millis();
     Refusal::new(
         Code::Busy,
-        format!("All slots for running calls stayed taken for {waited} ms, so the call did not begin. Call again later."),
+        format!(
+            "All slots for running calls stayed taken for {waited} ms, so the call did not begin. Call again later."
+        ),
     )
 }
 
@@ -35,7 +37,10 @@ pub(super) fn timeout(limits: &Limits) -> Refusal {
 
 /// A granted folder cannot be opened.
 pub(super) fn ungranted(error: &anyhow::Error) -> Refusal {
-    Refusal::new(Code::Unavailable, format!("The call did not begin: {error}. The operator has to mend it."))
+    Refusal::new(
+        Code::Unavailable,
+        format!("The call did not begin: {error}. The operator has to mend it."),
+    )
 }
 
 /// The guest's own fault.
@@ -62,7 +67,10 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
                 "The plugin asked for a table of more than {TABLE_ELEMENTS} elements and was stopped. The same call \
                  fails again."
             ),
-            Denied::Host => "The machine has no memory left for the plugin, which was stopped. Ask for less.".to_owned(),
+            Denied::Host => {
+                "The machine has no memory left for the plugin, which was stopped. Ask for less."
+                    .to_owned()
+            }
         };
         return Refusal::new(Code::OutOfMemory, message);
     }
@@ -73,11 +81,16 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
         return Refusal::new(Code::OutOfMemory, message);
     }
     if is_hostcall_fuel(error) {
-        let message = format!("The plugin handed over more than {memory} bytes at once and was stopped. Ask for less.");
+        let message = format!(
+            "The plugin handed over more than {memory} bytes at once and was stopped. Ask for less."
+        );
         return Refusal::new(Code::OutOfMemory, message);
     }
     if error.is::<PoolConcurrencyLimitError>() {
-        return Refusal::new(Code::Busy, "No slot is free for the plugin, so the call did not begin. Call again later.");
+        return Refusal::new(
+            Code::Busy,
+            "No slot is free for the plugin, so the call did not begin. Call again later.",
+        );
     }
     if let Some(Trap::OutOfFuel) = error.downcast_ref() {
         let fuel = limits.fuel;
@@ -89,19 +102,28 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
     }
     Refusal::new(
         Code::PluginTrapped,
-        format!("The plugin broke: {}. The same call will likely fail again; the operator's log has the details.", reason(error)),
+        format!(
+            "The plugin broke: {}. The same call will likely fail again; the operator's log has the details.",
+            reason(error)
+        ),
     )
 }
 
 /// Too many handles: of resources, or lent to one call. wasmtime has a type for the first alone.
 fn is_out_of_handles(error: &wasmtime::Error) -> bool {
     matches!(error.downcast_ref(), Some(ResourceTableError::Full))
-        || error.root_cause().to_string().contains("store handle limit exceeded")
+        || error
+            .root_cause()
+            .to_string()
+            .contains("store handle limit exceeded")
 }
 
 /// wasmtime keeps the type of this error to itself, so its text is the only mark.
 pub(super) fn is_hostcall_fuel(error: &wasmtime::Error) -> bool {
-    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+    error
+        .root_cause()
+        .to_string()
+        .contains("fuel allocated for hostcalls has been exhausted")
 }
 
 /// What broke, in words that mean something to whoever cannot see the plugin.
@@ -110,10 +132,17 @@ fn reason(error: &wasmtime::Error) -> String {
         return format!("it left through `exit` with code {code} instead of returning");
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::UnreachableCodeReached) => "it executed `unreachable`, as after a panic or an abort".to_owned(),
-        Some(Trap::StackOverflow) => "its calls nested too deeply and its stack is used up".to_owned(),
+        Some(Trap::UnreachableCodeReached) => {
+            "it executed `unreachable`, as after a panic or an abort".to_owned()
+        }
+        Some(Trap::StackOverflow) => {
+            "its calls nested too deeply and its stack is used up".to_owned()
+        }
         Some(Trap::MemoryOutOfBounds) => "it read or wrote outside its memory".to_owned(),
-        Some(trap) => trap.to_string().trim_start_matches("wasm trap: ").to_owned(),
+        Some(trap) => trap
+            .to_string()
+            .trim_start_matches("wasm trap: ")
+            .to_owned(),
         // A host function or the boundary between host and guest refused what it was given.
         None => "it called the host in a way that the contract does not allow".to_owned(),
     }
@@ -168,7 +197,11 @@ mod tests {
             "The plugin broke: it executed `unreachable`, as after a panic or an abort. The same call will likely fail \
              again; the operator's log has the details."
         );
-        assert!(text(Trap::IntegerDivisionByZero).1.starts_with("The plugin broke: integer divide by zero. "));
+        assert!(
+            text(Trap::IntegerDivisionByZero)
+                .1
+                .starts_with("The plugin broke: integer divide by zero. ")
+        );
         let error = wasmtime::Error::msg("reading /home/operator/secret");
         assert!(!text(error).1.contains("/home"));
     }

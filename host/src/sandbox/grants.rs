@@ -47,16 +47,28 @@ impl Grants {
     /// Whether the granted folders are there. An error names the first that is not.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         for FileGrant { host, guest, .. } in &self.files {
-            let metadata = std::fs::metadata(host).with_context(|| format!("granting `{}` as `{guest}`", host.display()))?;
-            ensure!(metadata.is_dir(), "granting `{}` as `{guest}`: it is not a folder", host.display());
+            let metadata = std::fs::metadata(host)
+                .with_context(|| format!("granting `{}` as `{guest}`", host.display()))?;
+            ensure!(
+                metadata.is_dir(),
+                "granting `{}` as `{guest}`: it is not a folder",
+                host.display()
+            );
         }
         Ok(())
     }
 
     /// All that the plugin finds in `wasi:config/store`.
     pub(super) fn values(&self) -> impl Iterator<Item = (&str, &str)> {
-        let config = self.config.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        config.chain(self.secrets.iter().map(|(key, secret)| (key.as_str(), secret.reveal())))
+        let config = self
+            .config
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()));
+        config.chain(
+            self.secrets
+                .iter()
+                .map(|(key, secret)| (key.as_str(), secret.reveal())),
+        )
     }
 
     /// The WASI of one call.
@@ -69,7 +81,11 @@ impl Grants {
             .stderr(Stream::new(journal.clone(), Source::Stderr))
             .max_random_size(RANDOM_BYTES);
         for FileGrant { host, guest, write } in &self.files {
-            let permissions = if *write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            let permissions = if *write {
+                FsPerms::ReadWrite
+            } else {
+                FsPerms::ReadOnly
+            };
             if let Err(error) = wasi.preopened_dir(host, guest, permissions) {
                 tracing::warn!(folder = %host.display(), guest, %error, "a granted folder cannot be opened");
                 anyhow::bail!("the granted folder `{guest}` cannot be opened");
@@ -85,20 +101,47 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_by_default() {
-        let Grants { config, secrets, files, hosts, clock, random } = Grants::default();
-        assert!(config.is_empty() && secrets.is_empty() && files.is_empty() && hosts.is_none() && !clock && !random);
+        let Grants {
+            config,
+            secrets,
+            files,
+            hosts,
+            clock,
+            random,
+        } = Grants::default();
+        assert!(
+            config.is_empty()
+                && secrets.is_empty()
+                && files.is_empty()
+                && hosts.is_none()
+                && !clock
+                && !random
+        );
     }
 
     #[test]
     fn a_granted_folder_that_is_not_there_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let grant = |host: PathBuf| Grants {
-            files: vec![FileGrant { host, guest: "/data".into(), write: false }],
+            files: vec![FileGrant {
+                host,
+                guest: "/data".into(),
+                write: false,
+            }],
             ..Grants::default()
         };
         let error = grant(file.path().join("missing")).check().unwrap_err();
-        assert_eq!(error.to_string(), format!("granting `{}/missing` as `/data`", file.path().display()));
+        assert_eq!(
+            error.to_string(),
+            format!("granting `{}/missing` as `/data`", file.path().display())
+        );
         let error = grant(file.path().to_owned()).check().unwrap_err();
-        assert_eq!(error.to_string(), format!("granting `{}` as `/data`: it is not a folder", file.path().display()));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "granting `{}` as `/data`: it is not a folder",
+                file.path().display()
+            )
+        );
     }
 }

@@ -56,9 +56,9 @@ impl Pattern {
     fn fits(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::Exact(granted), host) => granted == host,
-            (Self::Below(domain), Host::Domain(name)) => {
-                name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            (Self::Below(domain), Host::Domain(name)) => name
+                .strip_suffix(domain.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
             (Self::Below(_), _) => false,
         }
     }
@@ -80,7 +80,9 @@ impl HostGrant {
         if let Some(address) = grant.address()
             && let Class::Private(kind) | Class::Neighbour(kind) = class(address)
         {
-            bail!("`{text}` is a {kind} address, which needs a grant of its own\nhint: name it in `private_hosts`");
+            bail!(
+                "`{text}` is a {kind} address, which needs a grant of its own\nhint: name it in `private_hosts`"
+            );
         }
         Ok(grant)
     }
@@ -100,20 +102,34 @@ impl HostGrant {
             bail!("{EXPECTED}, found `{text}`: a user has no place in it");
         }
         if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-            bail!("{EXPECTED}, found `{text}`: a path has no place in it, since a grant is for a whole host");
+            bail!(
+                "{EXPECTED}, found `{text}`: a path has no place in it, since a grant is for a whole host"
+            );
         }
-        let host = url.host().with_context(|| format!("{EXPECTED}, found `{text}`: it has no host"))?.to_owned();
+        let host = url
+            .host()
+            .with_context(|| format!("{EXPECTED}, found `{text}`: it has no host"))?
+            .to_owned();
         let host = match &host {
             Host::Domain(name) if name.contains('*') => {
-                let domain = name.strip_prefix("*.").filter(|domain| !domain.contains('*') && !domain.ends_with('.'));
+                let domain = name
+                    .strip_prefix("*.")
+                    .filter(|domain| !domain.contains('*') && !domain.ends_with('.'));
                 let Some(domain) = domain.filter(|domain| domain.contains('.')) else {
-                    bail!("{EXPECTED}, found `{text}`: `*` stands for whole names before a domain of at least two labels");
+                    bail!(
+                        "{EXPECTED}, found `{text}`: `*` stands for whole names before a domain of at least two labels"
+                    );
                 };
                 Pattern::Below(domain.to_owned())
             }
             _ => Pattern::Exact(host),
         };
-        let grant = Self { scheme, host, port: url.port().unwrap_or(scheme.port()), is_private };
+        let grant = Self {
+            scheme,
+            host,
+            port: url.port().unwrap_or(scheme.port()),
+            is_private,
+        };
         if let Some(Class::Never(kind)) = grant.address().map(class) {
             bail!("`{text}` is a {kind} address, to which no request is sent");
         }
@@ -141,17 +157,30 @@ impl HostGrant {
 
 impl fmt::Display for HostGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let star = if matches!(self.host, Pattern::Below(_)) { "*." } else { "" };
+        let star = if matches!(self.host, Pattern::Below(_)) {
+            "*."
+        } else {
+            ""
+        };
         let host = match &self.host {
             Pattern::Exact(host) => host.to_string(),
             Pattern::Below(domain) => domain.clone(),
         };
-        write!(f, "{}://{star}{host}{}", self.scheme.as_str(), port_suffix(self.scheme, self.port))
+        write!(
+            f,
+            "{}://{star}{host}{}",
+            self.scheme.as_str(),
+            port_suffix(self.scheme, self.port)
+        )
     }
 }
 
 fn port_suffix(scheme: Scheme, port: u16) -> String {
-    if port == scheme.port() { String::new() } else { format!(":{port}") }
+    if port == scheme.port() {
+        String::new()
+    } else {
+        format!(":{port}")
+    }
 }
 
 /// What a request asks for.
@@ -169,7 +198,9 @@ impl Target {
         let scheme = uri.scheme_str().unwrap_or_default();
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.contains('@') {
-            return Err("its authority names a user, which is refused since it hides the host".to_owned());
+            return Err(
+                "its authority names a user, which is refused since it hides the host".to_owned(),
+            );
         }
         let invalid = || format!("`{scheme}://{authority}` is not a host and a port");
         let url = Url::parse(&format!("{scheme}://{authority}/")).map_err(|_| invalid())?;
@@ -179,7 +210,11 @@ impl Target {
             return Err(invalid());
         }
         let host = url.host().ok_or_else(invalid)?.to_owned();
-        Ok(Self { scheme, host, port: url.port().unwrap_or(scheme.port()) })
+        Ok(Self {
+            scheme,
+            host,
+            port: url.port().unwrap_or(scheme.port()),
+        })
     }
 
     /// As the `Host` header has it: what was checked, and not what the guest wrote.
@@ -207,7 +242,10 @@ impl Reach {
     pub(super) fn of(target: &Target, hosts: &[HostGrant]) -> Option<Self> {
         let mut reach = None;
         for grant in hosts.iter().filter(|grant| grant.fits(target)) {
-            let found = reach.get_or_insert(Self { private: false, named: None });
+            let found = reach.get_or_insert(Self {
+                private: false,
+                named: None,
+            });
             if grant.is_private {
                 found.private = true;
                 found.named = found.named.or(grant.address());
@@ -236,7 +274,11 @@ impl Reach {
                          address itself"
                     ));
                 }
-                Class::Never(kind) => return Err(format!("`{target}` has the {kind} address {address}, which no grant opens")),
+                Class::Never(kind) => {
+                    return Err(format!(
+                        "`{target}` has the {kind} address {address}, which no grant opens"
+                    ));
+                }
             }
         }
         Ok(())
@@ -259,7 +301,11 @@ mod tests {
     #[test]
     fn q1_a_grant_is_for_scheme_host_and_port_and_nothing_that_looks_like_it() {
         let grant = "https://api.example.com";
-        for uri in ["https://api.example.com/", "https://API.EXAMPLE.COM/x?y", "https://api.example.com:443/"] {
+        for uri in [
+            "https://api.example.com/",
+            "https://API.EXAMPLE.COM/x?y",
+            "https://api.example.com:443/",
+        ] {
             assert!(fits(grant, uri), "{uri}");
         }
         for uri in [
@@ -285,7 +331,14 @@ mod tests {
             "https://a.example.com/",
             "https://a.example.com.evil.test:8443/",
         ] {
-            assert!(!target(uri).is_ok_and(|target| Reach::of(&target, &[HostGrant::public(below).unwrap()]).is_some()), "{uri}");
+            assert!(
+                !target(uri).is_ok_and(|target| Reach::of(
+                    &target,
+                    &[HostGrant::public(below).unwrap()]
+                )
+                .is_some()),
+                "{uri}"
+            );
         }
     }
 
@@ -302,8 +355,16 @@ mod tests {
         ] {
             assert_eq!(target(uri).unwrap().to_string(), host, "{uri}");
         }
-        assert!(target("http://user@host/").unwrap_err().contains("names a user"));
-        assert!(target("http://api.example.com@127.0.0.1/").unwrap_err().contains("names a user"));
+        assert!(
+            target("http://user@host/")
+                .unwrap_err()
+                .contains("names a user")
+        );
+        assert!(
+            target("http://api.example.com@127.0.0.1/")
+                .unwrap_err()
+                .contains("names a user")
+        );
         assert!(target("http://1.2.3.4.5/").is_err());
     }
 
@@ -311,21 +372,64 @@ mod tests {
     fn q3_an_address_needs_a_grant_of_its_class() {
         let check = |grant: HostGrant, uri: &str, addresses: &[&str]| {
             let target = target(uri).unwrap();
-            let addresses: Vec<SocketAddr> = addresses.iter().map(|ip| (ip.parse::<IpAddr>().unwrap(), target.port).into()).collect();
-            Reach::of(&target, &[grant]).unwrap().check(&target, &addresses)
+            let addresses: Vec<SocketAddr> = addresses
+                .iter()
+                .map(|ip| (ip.parse::<IpAddr>().unwrap(), target.port).into())
+                .collect();
+            Reach::of(&target, &[grant])
+                .unwrap()
+                .check(&target, &addresses)
         };
         let public = || HostGrant::public("http://a.test").unwrap();
         let private = || HostGrant::private("http://a.test").unwrap();
-        assert_eq!(check(public(), "http://a.test/", &["1.1.1.1", "2606:4700::1"]), Ok(()));
-        for address in ["127.0.0.1", "10.0.0.1", "100.64.0.1", "::1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::"] {
-            assert!(check(public(), "http://a.test/", &["1.1.1.1", address]).unwrap_err().contains("`private_hosts`"), "{address}");
-            assert_eq!(check(private(), "http://a.test/", &["1.1.1.1", address]), Ok(()), "{address}");
+        assert_eq!(
+            check(public(), "http://a.test/", &["1.1.1.1", "2606:4700::1"]),
+            Ok(())
+        );
+        for address in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "100.64.0.1",
+            "::1",
+            "fd00::1",
+            "::ffff:127.0.0.1",
+            "2002:7f00:1::",
+        ] {
+            assert!(
+                check(public(), "http://a.test/", &["1.1.1.1", address])
+                    .unwrap_err()
+                    .contains("`private_hosts`"),
+                "{address}"
+            );
+            assert_eq!(
+                check(private(), "http://a.test/", &["1.1.1.1", address]),
+                Ok(()),
+                "{address}"
+            );
         }
-        for address in ["169.254.169.254", "fd00:ec2::254", "fe80::1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::"] {
-            assert!(check(private(), "http://a.test/", &[address]).is_err(), "{address}");
+        for address in [
+            "169.254.169.254",
+            "fd00:ec2::254",
+            "fe80::1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "224.0.0.1",
+            "::",
+        ] {
+            assert!(
+                check(private(), "http://a.test/", &[address]).is_err(),
+                "{address}"
+            );
         }
         let named = HostGrant::private("http://169.254.169.254").unwrap();
-        assert_eq!(check(named.clone(), "http://169.254.169.254/", &["169.254.169.254"]), Ok(()));
+        assert_eq!(
+            check(
+                named.clone(),
+                "http://169.254.169.254/",
+                &["169.254.169.254"]
+            ),
+            Ok(())
+        );
         assert!(check(named, "http://169.254.169.254/", &["169.254.170.2"]).is_err());
     }
 
@@ -354,7 +458,17 @@ mod tests {
             let error = format!("{:#}", HostGrant::public(text).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
-        assert_eq!(HostGrant::public("https://API.example.com:443/").unwrap().to_string(), "https://api.example.com");
-        assert_eq!(HostGrant::public("https://*.example.com:8443").unwrap().to_string(), "https://*.example.com:8443");
+        assert_eq!(
+            HostGrant::public("https://API.example.com:443/")
+                .unwrap()
+                .to_string(),
+            "https://api.example.com"
+        );
+        assert_eq!(
+            HostGrant::public("https://*.example.com:8443")
+                .unwrap()
+                .to_string(),
+            "https://*.example.com:8443"
+        );
     }
 }

@@ -51,7 +51,15 @@ impl Requests {
     pub(super) fn new(hosts: Arc<[HostGrant]>, deadline: Instant, journal: Journal) -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(FIELDS_BYTES);
-        Self { context, gate: Gate { hosts, deadline, journal, open: Arc::new(Semaphore::new(REQUESTS)) } }
+        Self {
+            context,
+            gate: Gate {
+                hosts,
+                deadline,
+                journal,
+                open: Arc::new(Semaphore::new(REQUESTS)),
+            },
+        }
     }
 }
 
@@ -65,7 +73,10 @@ pub(super) struct Gate {
     open: Arc<Semaphore>,
 }
 
-type Sent = (Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>);
+type Sent = (
+    Response<WasiBody>,
+    Box<dyn Future<Output = Result<(), Error>> + Send>,
+);
 
 impl WasiHttpHooks for Gate {
     fn send_request(
@@ -107,36 +118,69 @@ impl WasiHttpHooks for Gate {
 }
 
 impl Gate {
-    async fn send(self, mut request: Request<WasiBody>, options: RequestOptions) -> Result<Sent, Error> {
+    async fn send(
+        self,
+        mut request: Request<WasiBody>,
+        options: RequestOptions,
+    ) -> Result<Sent, Error> {
         let (target, reach) = self.admit(&request)?;
         let Ok(open) = self.open.clone().try_acquire_owned() else {
-            self.deny(&format!("`{target}` would be one request more than the {REQUESTS} that a call may have open"));
+            self.deny(&format!(
+                "`{target}` would be one request more than the {REQUESTS} that a call may have open"
+            ));
             return Err(Error::ConnectionLimitReached);
         };
         let connect = self.connect(&target, reach);
-        let stream = within(self.shorter(options.connect_timeout), Error::ConnectionTimeout, connect).await?;
-        let (mut sender, connection) =
-            http1::Builder::new().max_buf_size(FIELDS_BYTES).handshake::<_, Bounded<WasiBody>>(TokioIo::new(stream)).await?;
-        let connection = wasmtime_wasi::runtime::spawn(async move { connection.await.map_err(Error::from) });
+        let stream = within(
+            self.shorter(options.connect_timeout),
+            Error::ConnectionTimeout,
+            connect,
+        )
+        .await?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(FIELDS_BYTES)
+            .handshake::<_, Bounded<WasiBody>>(TokioIo::new(stream))
+            .await?;
+        let connection =
+            wasmtime_wasi::runtime::spawn(async move { connection.await.map_err(Error::from) });
 
         // The form for origins, and the name that was checked.
-        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("/{path}")
+        };
         *request.uri_mut() = path.parse().map_err(|_| Error::HttpRequestUriInvalid)?;
-        let authority = HeaderValue::try_from(target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
+        let authority =
+            HeaderValue::try_from(target.authority()).map_err(|_| Error::HttpRequestUriInvalid)?;
         request.headers_mut().insert(header::HOST, authority);
         let request = request.map(|body| Bounded::new(body, Error::HttpRequestBodySize));
 
         let first_byte = self.shorter(options.first_byte_timeout);
         let send = async { sender.send_request(request).await.map_err(Error::from) };
         let response = within(first_byte, Error::ConnectionReadTimeout, send).await?;
-        if let Some(size) = response.body().size_hint().exact().filter(|size| *size > BODY_BYTES) {
-            self.note(&format!("`{target}` answers with {size} bytes, and {BODY_BYTES} may come in"));
+        if let Some(size) = response
+            .body()
+            .size_hint()
+            .exact()
+            .filter(|size| *size > BODY_BYTES)
+        {
+            self.note(&format!(
+                "`{target}` answers with {size} bytes, and {BODY_BYTES} may come in"
+            ));
             return Err(Error::HttpResponseBodySize(Some(size)));
         }
         let between_bytes = self.shorter(options.between_bytes_timeout);
         let response = response.map(|body| {
-            let bounded = Bounded { between_bytes, open: Some(open), ..Bounded::new(body, Error::HttpResponseBodySize) };
+            let bounded = Bounded {
+                between_bytes,
+                open: Some(open),
+                ..Bounded::new(body, Error::HttpResponseBodySize)
+            };
             bounded.boxed_unsync()
         });
         // The body tells the guest what breaks; told here, it would be a line of the log for each request and past the count.
@@ -154,11 +198,15 @@ impl Gate {
             Error::HttpRequestDenied
         })?;
         if request.method() == Method::CONNECT {
-            self.deny(&format!("`{target}` was asked for a tunnel, through which anything could be reached"));
+            self.deny(&format!(
+                "`{target}` was asked for a tunnel, through which anything could be reached"
+            ));
             return Err(Error::HttpRequestMethodInvalid);
         }
         let Some(reach) = Reach::of(&target, &self.hosts) else {
-            self.deny(&format!("`{target}` is not granted: to allow it, add \"{target}\" to `hosts`"));
+            self.deny(&format!(
+                "`{target}` is not granted: to allow it, add \"{target}\" to `hosts`"
+            ));
             return Err(Error::HttpRequestDenied);
         };
         Ok((target, reach))
@@ -170,10 +218,16 @@ impl Gate {
             Host::Ipv4(address) => vec![SocketAddr::from((*address, target.port))],
             Host::Ipv6(address) => vec![SocketAddr::from((*address, target.port))],
             Host::Domain(name) => {
-                let resolved = lookup_host((name.as_str(), target.port)).await.map_err(|error| {
-                    self.note(&format!("`{name}` has no address: {error}"));
-                    Error::DnsError { rcode: None, info_code: None }
-                })?;
+                let resolved =
+                    lookup_host((name.as_str(), target.port))
+                        .await
+                        .map_err(|error| {
+                            self.note(&format!("`{name}` has no address: {error}"));
+                            Error::DnsError {
+                                rcode: None,
+                                info_code: None,
+                            }
+                        })?;
                 resolved.collect()
             }
         };
@@ -188,9 +242,13 @@ impl Gate {
                 let name = match &target.host {
                     Host::Ipv4(address) => ServerName::from(*address),
                     Host::Ipv6(address) => ServerName::from(*address),
-                    Host::Domain(name) => ServerName::try_from(name.clone()).map_err(|_| Error::HttpRequestUriInvalid)?,
+                    Host::Domain(name) => ServerName::try_from(name.clone())
+                        .map_err(|_| Error::HttpRequestUriInvalid)?,
                 };
-                let stream = TlsConnector::from(TLS.clone()).connect(name, stream).await.map_err(Error::Tls)?;
+                let stream = TlsConnector::from(TLS.clone())
+                    .connect(name, stream)
+                    .await
+                    .map_err(Error::Tls)?;
                 Ok(Box::new(stream))
             }
         }
@@ -199,16 +257,25 @@ impl Gate {
     /// A guest's timeout where it ends before the call does. Otherwise the deadline of the call is the timeout: a timer of
     /// that length would race with it, and the guest might answer for what the host has to.
     fn shorter(&self, asked: Option<Duration>) -> Option<Duration> {
-        asked.filter(|asked| Instant::now().checked_add(*asked).is_some_and(|end| end < self.deadline))
+        asked.filter(|asked| {
+            Instant::now()
+                .checked_add(*asked)
+                .is_some_and(|end| end < self.deadline)
+        })
     }
 
     /// Tells the operator which grant was missing. It counts as a line of the call, so a guest cannot flood the log with it.
     fn deny(&self, reason: &str) {
-        self.journal.write(Level::Warn, Source::Host, format!("a request was denied: {reason}").as_bytes());
+        self.journal.write(
+            Level::Warn,
+            Source::Host,
+            format!("a request was denied: {reason}").as_bytes(),
+        );
     }
 
     fn note(&self, text: &str) {
-        self.journal.write(Level::Info, Source::Host, text.as_bytes());
+        self.journal
+            .write(Level::Info, Source::Host, text.as_bytes());
     }
 }
 
@@ -227,12 +294,15 @@ pub(super) fn body_error(error: &IoError) -> Option<ErrorCode> {
 
 /// Whom TLS trusts: the roots that Mozilla trusts, which are compiled in.
 static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
-    let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.into() };
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("ring has the ciphers of TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.into(),
+    };
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has the ciphers of TLS 1.2 and 1.3")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     Arc::new(config)
 });
 
@@ -242,7 +312,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
-    let mut last = Error::DnsError { rcode: None, info_code: None };
+    let mut last = Error::DnsError {
+        rcode: None,
+        info_code: None,
+    };
     for (index, address) in addresses.iter().enumerate() {
         let limit = (index + 1 < addresses.len()).then_some(ATTEMPT);
         let dial = async { TcpStream::connect(address).await.map_err(Error::Connect) };
@@ -259,7 +332,11 @@ async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
 }
 
 /// The outcome of `work`, or `late` where there is a limit and it passes first.
-async fn within<T>(limit: Option<Duration>, late: Error, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn within<T>(
+    limit: Option<Duration>,
+    late: Error,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     match limit {
         None => work.await,
         Some(limit) => timeout(limit, work).await.unwrap_or(Err(late)),
@@ -281,7 +358,14 @@ struct Bounded<B> {
 
 impl<B> Bounded<B> {
     fn new(inner: B, too_large: fn(Option<u64>) -> Error) -> Self {
-        Self { inner, bytes: 0, too_large, between_bytes: None, timer: None, open: None }
+        Self {
+            inner,
+            bytes: 0,
+            too_large,
+            between_bytes: None,
+            timer: None,
+            open: None,
+        }
     }
 }
 
@@ -293,13 +377,21 @@ where
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = self.get_mut();
         match Pin::new(&mut this.inner).poll_frame(context) {
             Poll::Pending => {
-                let Some(limit) = this.between_bytes else { return Poll::Pending };
+                let Some(limit) = this.between_bytes else {
+                    return Poll::Pending;
+                };
                 let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
-                timer.as_mut().poll(context).map(|()| Some(Err(Error::ConnectionReadTimeout)))
+                timer
+                    .as_mut()
+                    .poll(context)
+                    .map(|()| Some(Err(Error::ConnectionReadTimeout)))
             }
             Poll::Ready(frame) => {
                 this.timer = None;
@@ -309,7 +401,11 @@ where
                 Poll::Ready(frame.map(|frame| {
                     let frame = frame.map_err(Into::into)?;
                     this.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
-                    if this.bytes > BODY_BYTES { Err((this.too_large)(Some(this.bytes))) } else { Ok(frame) }
+                    if this.bytes > BODY_BYTES {
+                        Err((this.too_large)(Some(this.bytes)))
+                    } else {
+                        Ok(frame)
+                    }
                 }))
             }
         }

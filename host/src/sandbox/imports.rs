@@ -31,9 +31,15 @@ const LARGE_BYTES: usize = 1 << 20;
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     link_reply(linker)?;
     link_log(linker)?;
-    wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| WasiConfig::from(&*state.config))?;
+    wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| {
+        WasiConfig::from(&*state.config)
+    })?;
     outgoing_handler::add_to_linker::<State, WasiHttp>(linker, State::http)?;
-    http_types::add_to_linker::<State, WasiHttp>(linker, &http_types::LinkOptions::default(), State::http)?;
+    http_types::add_to_linker::<State, WasiHttp>(
+        linker,
+        &http_types::LinkOptions::default(),
+        State::http,
+    )?;
     link_http_error_code(linker)?;
     link_wasi(linker)
 }
@@ -79,29 +85,48 @@ fn link_reply(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     reply.func_wrap("rows", |mut store, (lines,): (WasmList<u8>,)| {
         Ok((take_in(&mut store, &lines, Intake::rows).unwrap_or(Demand::Enough),))
     })?;
-    reply.func_wrap("total", |mut store: StoreContextMut<'_, State>, (count,): (u64,)| {
-        if let Some(intake) = &mut store.data_mut().intake {
-            intake.total(count);
-        }
-        Ok(())
-    })?;
-    reply.func_wrap("applied", |mut store: StoreContextMut<'_, State>, (what,): (PushDown,)| {
-        if let Some(intake) = &mut store.data_mut().intake {
-            intake.applied(what);
-        }
-        Ok(())
-    })?;
-    reply.func_wrap("attach", |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
-        if let Some(intake) = &mut store.data_mut().intake {
-            intake.attach(content);
-        }
-        Ok(())
-    })?;
+    reply.func_wrap(
+        "total",
+        |mut store: StoreContextMut<'_, State>, (count,): (u64,)| {
+            if let Some(intake) = &mut store.data_mut().intake {
+                intake.total(count);
+            }
+            Ok(())
+        },
+    )?;
+    reply.func_wrap(
+        "applied",
+        |mut store: StoreContextMut<'_, State>, (what,): (PushDown,)| {
+            if let Some(intake) = &mut store.data_mut().intake {
+                intake.applied(what);
+            }
+            Ok(())
+        },
+    )?;
+    reply.func_wrap(
+        "attach",
+        |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
+            if let Some(intake) = &mut store.data_mut().intake {
+                intake.attach(content);
+            }
+            Ok(())
+        },
+    )?;
     reply.func_wrap(
         "progress",
-        |mut store: StoreContextMut<'_, State>, (done, total, message): (u64, Option<u64>, Option<WasmStr>)| {
-            let message = message.map(|message| message.to_str(&store).map(|text| excerpt(&text))).transpose()?;
-            tell(store.data_mut(), Progress { done, total, message });
+        |mut store: StoreContextMut<'_, State>,
+         (done, total, message): (u64, Option<u64>, Option<WasmStr>)| {
+            let message = message
+                .map(|message| message.to_str(&store).map(|text| excerpt(&text)))
+                .transpose()?;
+            tell(
+                store.data_mut(),
+                Progress {
+                    done,
+                    total,
+                    message,
+                },
+            );
             Ok(())
         },
     )
@@ -109,10 +134,16 @@ fn link_reply(linker: &mut Linker<State>) -> wasmtime::Result<()> {
 
 fn link_log(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     let mut log = linker.instance("plimsoll:plugin/log@0.1.0")?;
-    log.func_wrap("write", |store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
-        store.data().journal.write(level, Source::Log, message.to_str(&store)?.as_bytes());
-        Ok(())
-    })
+    log.func_wrap(
+        "write",
+        |store: StoreContextMut<'_, State>, (level, message): (Level, WasmStr)| {
+            store
+                .data()
+                .journal
+                .write(level, Source::Log, message.to_str(&store)?.as_bytes());
+            Ok(())
+        },
+    )
 }
 
 /// Hands a list to the intake where it lies in the guest's memory.
@@ -124,7 +155,10 @@ fn take_in<R>(
     // Out of the store and back, since the guest's memory is borrowed from the same store.
     let mut intake = store.data_mut().intake.take()?;
     let bytes = list.as_le_slice(&*store);
-    let is_multi_threaded = || Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+    let is_multi_threaded = || {
+        Handle::try_current()
+            .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
+    };
     let taken = if bytes.len() >= LARGE_BYTES && is_multi_threaded() {
         tokio::task::block_in_place(|| take(&mut intake, bytes))
     } else {
@@ -136,7 +170,9 @@ fn take_in<R>(
 
 /// Passes progress on, unless it does not grow or nobody keeps up with it.
 fn tell(state: &mut State, progress: Progress) {
-    let Some(sender) = &state.progress else { return };
+    let Some(sender) = &state.progress else {
+        return;
+    };
     if state.done.is_some_and(|done| progress.done <= done) {
         return;
     }

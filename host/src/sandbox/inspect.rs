@@ -63,7 +63,12 @@ pub(super) const OFFERED: &[Package] = &[
         needs: Needs::Nothing,
         interfaces: &["log", "reply", "shaping", "types"],
     },
-    Package { name: "wasi:config", version: "0.2.0-rc.1", needs: Needs::Nothing, interfaces: &["store"] },
+    Package {
+        name: "wasi:config",
+        version: "0.2.0-rc.1",
+        needs: Needs::Nothing,
+        interfaces: &["store"],
+    },
     Package {
         name: "wasi:cli",
         version: "0.2.12",
@@ -81,11 +86,36 @@ pub(super) const OFFERED: &[Package] = &[
             "terminal-stdout",
         ],
     },
-    Package { name: "wasi:io", version: "0.2.12", needs: Needs::Nothing, interfaces: &["error", "poll", "streams"] },
-    Package { name: "wasi:filesystem", version: "0.2.12", needs: Needs::Nothing, interfaces: &["preopens", "types"] },
-    Package { name: "wasi:clocks", version: "0.2.12", needs: Needs::Clock, interfaces: &["monotonic-clock", "wall-clock"] },
-    Package { name: "wasi:http", version: "0.2.12", needs: Needs::Hosts, interfaces: &["outgoing-handler", "types"] },
-    Package { name: "wasi:random", version: "0.2.12", needs: Needs::Random, interfaces: &["insecure", "insecure-seed", "random"] },
+    Package {
+        name: "wasi:io",
+        version: "0.2.12",
+        needs: Needs::Nothing,
+        interfaces: &["error", "poll", "streams"],
+    },
+    Package {
+        name: "wasi:filesystem",
+        version: "0.2.12",
+        needs: Needs::Nothing,
+        interfaces: &["preopens", "types"],
+    },
+    Package {
+        name: "wasi:clocks",
+        version: "0.2.12",
+        needs: Needs::Clock,
+        interfaces: &["monotonic-clock", "wall-clock"],
+    },
+    Package {
+        name: "wasi:http",
+        version: "0.2.12",
+        needs: Needs::Hosts,
+        interfaces: &["outgoing-handler", "types"],
+    },
+    Package {
+        name: "wasi:random",
+        version: "0.2.12",
+        needs: Needs::Random,
+        interfaces: &["insecure", "insecure-seed", "random"],
+    },
 ];
 
 /// What a component is and wants.
@@ -119,9 +149,23 @@ pub struct Want {
 /// The hint that lists all that the host offers.
 pub(super) fn offer() -> String {
     let mut text = String::from("hint: the host offers");
-    for (index, Package { name, version, interfaces, .. }) in OFFERED.iter().enumerate() {
+    for (
+        index,
+        Package {
+            name,
+            version,
+            interfaces,
+            ..
+        },
+    ) in OFFERED.iter().enumerate()
+    {
         let comma = if index == 0 { "" } else { "," };
-        write!(text, "{comma} `{name}@{version}` ({})", interfaces.join(", ")).expect("a string takes all that is written");
+        write!(
+            text,
+            "{comma} `{name}@{version}` ({})",
+            interfaces.join(", ")
+        )
+        .expect("a string takes all that is written");
     }
     text
 }
@@ -129,12 +173,25 @@ pub(super) fn offer() -> String {
 /// Reads what a component exports and imports.
 pub(super) fn inspect(engine: &Engine, component: &Component) -> Inspection {
     let ty = component.component_type();
-    let exports: Vec<String> = ty.exports(engine).map(|(name, _)| name.to_owned()).collect();
-    let mut worlds = World::ALL.into_iter().filter(|world| exports.iter().any(|export| is_compatible(export, world.export())));
+    let exports: Vec<String> = ty
+        .exports(engine)
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let mut worlds = World::ALL.into_iter().filter(|world| {
+        exports
+            .iter()
+            .any(|export| is_compatible(export, world.export()))
+    });
     let world = worlds.next().filter(|_| worlds.next().is_none());
 
-    let mut inspection =
-        Inspection { world, exports, imports: Vec::new(), needed: Vec::new(), missing: Vec::new(), wanted: Vec::new() };
+    let mut inspection = Inspection {
+        world,
+        exports,
+        imports: Vec::new(),
+        needed: Vec::new(),
+        missing: Vec::new(),
+        wanted: Vec::new(),
+    };
     for (name, import) in ty.imports(engine) {
         inspection.imports.push(name.to_owned());
         inspection.classify(name, is_used(engine, &import.ty));
@@ -158,7 +215,8 @@ impl Inspection {
             Some(package) => {
                 let offer = format!("{interface}@{}", package.version);
                 if version.is_empty() || !is_compatible(import, &offer) {
-                    self.missing.push(format!("it wants `{import}`, the host offers `{offer}`"));
+                    self.missing
+                        .push(format!("it wants `{import}`, the host offers `{offer}`"));
                 } else if is_used && package.needs != Needs::Nothing {
                     self.wanted.push((import.to_owned(), package.needs));
                 }
@@ -168,14 +226,20 @@ impl Inspection {
             None if interface.starts_with("wasi:sockets/") => {
                 self.missing.push(format!("it wants `{import}`, the host offers no sockets, only `wasi:http/outgoing-handler`"));
             }
-            None => self.missing.push(format!("it wants `{import}`, the host offers nothing of that name")),
+            None => self.missing.push(format!(
+                "it wants `{import}`, the host offers nothing of that name"
+            )),
         }
     }
 
     /// What of it needs a grant, against what is granted.
     pub fn wants(&self, grants: &Grants) -> Vec<Want> {
         let want = |(import, needs): &(String, Needs)| {
-            Some(Want { import: import.clone(), line: needs.line()?, is_granted: needs.is_granted(grants) })
+            Some(Want {
+                import: import.clone(),
+                line: needs.line()?,
+                is_granted: needs.is_granted(grants),
+            })
         };
         self.wanted.iter().filter_map(want).collect()
     }
@@ -185,11 +249,18 @@ impl Inspection {
         if let Some(world) = self.world {
             return Ok(world);
         }
-        let expected: Vec<String> = World::ALL.iter().map(|world| format!("`{}` (world `{world}`)", world.export())).collect();
+        let expected: Vec<String> = World::ALL
+            .iter()
+            .map(|world| format!("`{}` (world `{world}`)", world.export()))
+            .collect();
         let expected = expected.join(" or ");
         let found = match &self.exports[..] {
             [] => String::from("nothing"),
-            exports => exports.iter().map(|export| format!("`{export}`")).collect::<Vec<_>>().join(", "),
+            exports => exports
+                .iter()
+                .map(|export| format!("`{export}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
         };
         for world in World::ALL {
             let is_same = |export: &&String| split(export).0 == split(world.export()).0;
@@ -207,18 +278,29 @@ impl Inspection {
         if !self.missing.is_empty() {
             bail!("{}\n{}", self.missing.join("\n"), offer());
         }
-        let refused: Vec<&(String, Needs)> = self.wanted.iter().filter(|(_, needs)| !needs.is_granted(grants)).collect();
+        let refused: Vec<&(String, Needs)> = self
+            .wanted
+            .iter()
+            .filter(|(_, needs)| !needs.is_granted(grants))
+            .collect();
         if refused.is_empty() {
             return Ok(());
         }
-        let wanted = refused.iter().map(|(import, _)| format!("`{import}`")).collect::<Vec<_>>().join(", ");
+        let wanted = refused
+            .iter()
+            .map(|(import, _)| format!("`{import}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
         let lines = Needs::GRANTED
             .into_iter()
             .filter(|needs| refused.iter().any(|(_, refused)| refused == needs))
             .filter_map(Needs::line)
             .collect::<Vec<_>>()
             .join("\n");
-        bail!("it wants {wanted}, which its entry does not grant\nhint: add to `plimsoll.toml`\n[plugins.{}]\n{lines}", key(name))
+        bail!(
+            "it wants {wanted}, which its entry does not grant\nhint: add to `plimsoll.toml`\n[plugins.{}]\n{lines}",
+            key(name)
+        )
     }
 }
 
@@ -226,7 +308,9 @@ impl Inspection {
 /// system imports `wall-clock` only to name the type of a time.
 fn is_used(engine: &Engine, item: &ComponentItem) -> bool {
     match item {
-        ComponentItem::ComponentInstance(instance) => instance.exports(engine).any(|(_, export)| is_used(engine, &export.ty)),
+        ComponentItem::ComponentInstance(instance) => instance
+            .exports(engine)
+            .any(|(_, export)| is_used(engine, &export.ty)),
         ComponentItem::Type(_) => false,
         _ => true,
     }
@@ -240,7 +324,8 @@ fn split(name: &str) -> (&str, &str) {
 /// Whether a name finds what is offered, by the component model's rule: equal, or the same up to the first part of the
 /// version that is not zero. Early releases and 0.0.x find only themselves.
 pub(super) fn is_compatible(name: &str, offered: &str) -> bool {
-    let ((interface, version), (offered_interface, offered_version)) = (split(name), split(offered));
+    let ((interface, version), (offered_interface, offered_version)) =
+        (split(name), split(offered));
     if interface != offered_interface {
         return false;
     }
@@ -255,7 +340,10 @@ pub(super) fn is_compatible(name: &str, offered: &str) -> bool {
 
 /// The part of a version within which releases are compatible.
 fn track(version: &str) -> Option<(u64, u64)> {
-    let release = version.split('+').next().filter(|release| !release.contains('-'))?;
+    let release = version
+        .split('+')
+        .next()
+        .filter(|release| !release.contains('-'))?;
     let mut parts = release.split('.').map(|part| part.parse::<u64>().ok());
     match (parts.next()??, parts.next()??, parts.next()??, parts.next()) {
         (0, 0, _, None) => None,
@@ -267,8 +355,15 @@ fn track(version: &str) -> Option<(u64, u64)> {
 
 /// The name as a key of TOML.
 fn key(name: &str) -> String {
-    let is_bare = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    if is_bare { name.to_owned() } else { format!("{name:?}") }
+    let is_bare = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    if is_bare {
+        name.to_owned()
+    } else {
+        format!("{name:?}")
+    }
 }
 
 #[cfg(test)]

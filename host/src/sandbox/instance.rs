@@ -59,14 +59,21 @@ impl State {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.resources }
+        WasiCtxView {
+            ctx: &mut self.wasi,
+            table: &mut self.resources,
+        }
     }
 }
 
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         let Requests { context, gate } = &mut self.requests;
-        WasiHttpCtxView { ctx: context, table: &mut self.resources, hooks: gate }
+        WasiHttpCtxView {
+            ctx: context,
+            table: &mut self.resources,
+            hooks: gate,
+        }
     }
 }
 
@@ -91,7 +98,9 @@ pub(super) fn store(
 /// What the store's instance has used so far. After a trap the fuel is that of the last yield or host call.
 pub(super) fn usage(store: &Store<State>, limits: &Limits) -> Usage {
     Usage {
-        fuel: limits.fuel.saturating_sub(store.get_fuel().unwrap_or(limits.fuel)),
+        fuel: limits
+            .fuel
+            .saturating_sub(store.get_fuel().unwrap_or(limits.fuel)),
         memory_peak_bytes: store.data().limiter.peak_bytes,
         ..Usage::default()
     }

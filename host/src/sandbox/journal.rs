@@ -48,7 +48,11 @@ impl Source {
 
     /// A language's runtime writes to stderr when it breaks.
     fn level(self) -> Level {
-        if self == Self::Stderr { Level::Warn } else { Level::Info }
+        if self == Self::Stderr {
+            Level::Warn
+        } else {
+            Level::Info
+        }
     }
 }
 
@@ -78,7 +82,13 @@ impl Journal {
 
     /// Writes one line.
     pub(super) fn write(&self, level: Level, source: Source, text: &[u8]) {
-        let Entries { plugin, tool, tenant, call, lines } = &*self.0;
+        let Entries {
+            plugin,
+            tool,
+            tenant,
+            call,
+            lines,
+        } = &*self.0;
         // The count stays far below an overflow: a call that wrote this often has long met its deadline.
         match lines.fetch_add(1, Ordering::Relaxed) {
             count if count < MAX_LINES => {}
@@ -94,10 +104,18 @@ impl Journal {
         let source = source.as_str();
         let text = printable(text);
         match level {
-            Level::Debug => tracing::debug!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
-            Level::Info => tracing::info!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
-            Level::Warn => tracing::warn!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
-            Level::Error => tracing::error!(target: TARGET, %plugin, tool, tenant, call, source, "{text}"),
+            Level::Debug => {
+                tracing::debug!(target: TARGET, %plugin, tool, tenant, call, source, "{text}")
+            }
+            Level::Info => {
+                tracing::info!(target: TARGET, %plugin, tool, tenant, call, source, "{text}")
+            }
+            Level::Warn => {
+                tracing::warn!(target: TARGET, %plugin, tool, tenant, call, source, "{text}")
+            }
+            Level::Error => {
+                tracing::error!(target: TARGET, %plugin, tool, tenant, call, source, "{text}")
+            }
         }
     }
 
@@ -118,7 +136,8 @@ fn printable(text: &[u8]) -> String {
         }
     }
     if kept.len() < text.len() {
-        write!(line, "… (the first {} of {} bytes)", kept.len(), text.len()).expect("a string takes all that is written");
+        write!(line, "… (the first {} of {} bytes)", kept.len(), text.len())
+            .expect("a string takes all that is written");
     }
     line
 }
@@ -156,7 +175,11 @@ impl Drop for Pending {
 
 impl Stream {
     pub(super) fn new(journal: Journal, source: Source) -> Self {
-        Self(Arc::new(Pending { journal, source, line: Mutex::new(Vec::new()) }))
+        Self(Arc::new(Pending {
+            journal,
+            source,
+            line: Mutex::new(Vec::new()),
+        }))
     }
 
     fn take(&self, bytes: &[u8]) {
@@ -214,7 +237,11 @@ impl OutputStream for Stream {
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         self.take(bytes);
         Poll::Ready(Ok(bytes.len()))
     }

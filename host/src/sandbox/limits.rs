@@ -73,7 +73,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { fuel: DEFAULT_FUEL, memory_bytes: DEFAULT_MEMORY_BYTES, deadline: DEFAULT_DEADLINE }
+        Self {
+            fuel: DEFAULT_FUEL,
+            memory_bytes: DEFAULT_MEMORY_BYTES,
+            deadline: DEFAULT_DEADLINE,
+        }
     }
 }
 
@@ -91,8 +95,14 @@ pub(super) enum Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory { wanted } => write!(f, "{wanted} bytes of memory are more than the plugin may have"),
-            Self::Table { wanted } => write!(f, "{wanted} elements of a table are more than a plugin may have"),
+            Self::Memory { wanted } => write!(
+                f,
+                "{wanted} bytes of memory are more than the plugin may have"
+            ),
+            Self::Table { wanted } => write!(
+                f,
+                "{wanted} elements of a table are more than a plugin may have"
+            ),
             Self::Host => write!(f, "the machine has no memory left"),
         }
     }
@@ -111,12 +121,21 @@ pub(super) struct Limiter {
 
 impl Limiter {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { memory_bytes: limits.memory_bytes, used_bytes: 0, peak_bytes: 0 }
+        Self {
+            memory_bytes: limits.memory_bytes,
+            used_bytes: 0,
+            peak_bytes: 0,
+        }
     }
 }
 
 impl ResourceLimiter for Limiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         // The guest's own maximum is the guest's affair: it hears "no", as the specification has it.
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
@@ -134,7 +153,12 @@ impl ResourceLimiter for Limiter {
         Err(Denied::Host.into())
     }
 
-    fn table_growing(&mut self, _: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         // The pool states its own maximum, which is the limit, where a table declares none.
         if desired > TABLE_ELEMENTS {
             return Err(Denied::Table { wanted: desired }.into());
@@ -174,7 +198,10 @@ mod tests {
 
     #[test]
     fn all_memories_of_a_store_count_together() {
-        let mut limiter = Limiter::new(&Limits { memory_bytes: 300, ..Limits::default() });
+        let mut limiter = Limiter::new(&Limits {
+            memory_bytes: 300,
+            ..Limits::default()
+        });
         assert!(limiter.memory_growing(0, 100, None).unwrap());
         assert!(limiter.memory_growing(0, 100, None).unwrap());
         assert!(limiter.memory_growing(100, 200, None).unwrap());
@@ -194,7 +221,12 @@ mod tests {
     fn a_table_has_a_limit_of_its_own() {
         let mut limiter = Limiter::new(&Limits::default());
         assert!(limiter.table_growing(0, TABLE_ELEMENTS, None).unwrap());
-        let error = limiter.table_growing(0, TABLE_ELEMENTS + 1, None).unwrap_err();
-        assert_eq!(error.downcast_ref(), Some(&Denied::Table { wanted: 65_537 }));
+        let error = limiter
+            .table_growing(0, TABLE_ELEMENTS + 1, None)
+            .unwrap_err();
+        assert_eq!(
+            error.downcast_ref(),
+            Some(&Denied::Table { wanted: 65_537 })
+        );
     }
 }

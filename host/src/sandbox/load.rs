@@ -94,7 +94,10 @@ pub(super) enum Pre {
 
 impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugin").field("name", &self.name).field("world", &self.world()).finish_non_exhaustive()
+        f.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("world", &self.world())
+            .finish_non_exhaustive()
     }
 }
 
@@ -133,9 +136,19 @@ impl Sandbox {
     ///
     /// An error says what does not fit: the file, its world, an import that is not offered or not granted (with the
     /// lines to add to `plimsoll.toml`), its memory, or what happened while it described itself.
-    pub async fn load(&self, name: &str, component: &[u8], grants: Grants, limits: Limits) -> anyhow::Result<Plugin> {
+    pub async fn load(
+        &self,
+        name: &str,
+        component: &[u8],
+        grants: Grants,
+        limits: Limits,
+    ) -> anyhow::Result<Plugin> {
         let max_memory = self.max_memory_bytes();
-        ensure!(limits.memory_bytes <= max_memory, "memory_bytes must be at most {max_memory}: {}", limits.memory_bytes);
+        ensure!(
+            limits.memory_bytes <= max_memory,
+            "memory_bytes must be at most {max_memory}: {}",
+            limits.memory_bytes
+        );
         let max_deadline = MAX_DEADLINE.as_millis();
         ensure!(
             limits.deadline <= MAX_DEADLINE,
@@ -149,13 +162,22 @@ impl Sandbox {
         let world = inspection.expect_world()?;
         inspection.check(name, &grants)?;
         check_memory(&component, &limits)?;
-        check_types(self.engine(), &component, world)
-            .with_context(|| format!("the export `{}` does not have the types of the contract", world.export()))?;
+        check_types(self.engine(), &component, world).with_context(|| {
+            format!(
+                "the export `{}` does not have the types of the contract",
+                world.export()
+            )
+        })?;
         let mut plugin = Plugin {
             name: name.into(),
             sandbox: self.clone(),
             pre: self.link(&component, world)?,
-            config: Arc::new(grants.values().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            config: Arc::new(
+                grants
+                    .values()
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+            ),
             hosts: grants.hosts.iter().flatten().cloned().collect(),
             grants,
             limits,
@@ -175,7 +197,9 @@ impl Sandbox {
     /// Compiles on a thread for blocking work: a Python plugin takes some 20 s of a core.
     async fn compile(&self, component: &[u8]) -> anyhow::Result<Component> {
         let (sandbox, bytes) = (self.clone(), component.to_vec());
-        tokio::task::spawn_blocking(move || compile(&sandbox, &bytes)).await.context("compiling was interrupted")?
+        tokio::task::spawn_blocking(move || compile(&sandbox, &bytes))
+            .await
+            .context("compiling was interrupted")?
     }
 
     fn link(&self, component: &Component, world: World) -> anyhow::Result<Pre> {
@@ -183,7 +207,12 @@ impl Sandbox {
             .linker()
             .instantiate_pre(component)
             .map_err(anyhow::Error::from)
-            .with_context(|| format!("an import does not have the types that the host offers\n{}", inspect::offer()))?;
+            .with_context(|| {
+                format!(
+                    "an import does not have the types that the host offers\n{}",
+                    inspect::offer()
+                )
+            })?;
         Ok(match world {
             World::ToolHandler => Pre::ToolHandler(ToolHandlerPre::new(pre)?),
             World::BackendAdapter => Pre::BackendAdapter(BackendAdapterPre::new(pre)?),
@@ -199,15 +228,22 @@ const COMPONENT: [u8; 4] = [0x0d, 0, 1, 0];
 const CORE_MODULE: [u8; 4] = [1, 0, 0, 0];
 
 fn compile(sandbox: &Sandbox, bytes: &[u8]) -> anyhow::Result<Component> {
-    let Some(rest) = bytes.strip_prefix(MAGIC) else { bail!("it is not a WebAssembly file") };
+    let Some(rest) = bytes.strip_prefix(MAGIC) else {
+        bail!("it is not a WebAssembly file")
+    };
     if rest.starts_with(&CORE_MODULE) {
         bail!(
             "it is a core module, and a plugin is a component\n\
              hint: build for `wasm32-wasip2`, or wrap the module with `wasm-tools component new`"
         );
     }
-    ensure!(rest.starts_with(&COMPONENT), "it is not a component of a format that the host knows");
-    Component::from_binary(sandbox.engine(), bytes).map_err(anyhow::Error::from).context("it is not a component that the host can run")
+    ensure!(
+        rest.starts_with(&COMPONENT),
+        "it is not a component of a format that the host knows"
+    );
+    Component::from_binary(sandbox.engine(), bytes)
+        .map_err(anyhow::Error::from)
+        .context("it is not a component that the host can run")
 }
 
 /// What every function of a world but the listing returns.
@@ -217,28 +253,57 @@ type Answered = (Result<(), Fault>,);
 /// instance, that is after code of the guest has run.
 fn check_types(engine: &Engine, component: &Component, world: World) -> anyhow::Result<()> {
     let ty = component.component_type();
-    let export = ty.exports(engine).find(|(name, _)| inspect::is_compatible(name, world.export()));
-    let Some((_, ComponentExtern { ty: ComponentItem::ComponentInstance(interface), .. })) = export else {
+    let export = ty
+        .exports(engine)
+        .find(|(name, _)| inspect::is_compatible(name, world.export()));
+    let Some((
+        _,
+        ComponentExtern {
+            ty: ComponentItem::ComponentInstance(interface),
+            ..
+        },
+    )) = export
+    else {
         bail!("expected an interface");
     };
     let types = ty.instance_type();
     let function = |name: &str| match interface.get_export(engine, name) {
-        Some(ComponentExtern { ty: ComponentItem::ComponentFunc(function), .. }) => Ok(function),
+        Some(ComponentExtern {
+            ty: ComponentItem::ComponentFunc(function),
+            ..
+        }) => Ok(function),
         _ => Err(anyhow!("expected a function `{name}`")),
     };
     let checked = |name: &str, checked: wasmtime::Result<()>| {
-        checked.map_err(anyhow::Error::from).with_context(|| format!("function `{name}`"))
+        checked
+            .map_err(anyhow::Error::from)
+            .with_context(|| format!("function `{name}`"))
     };
     match world {
         World::ToolHandler => {
-            checked("list-tools", function("list-tools")?.typecheck::<(), (Result<Vec<Tool>, Fault>,)>(&types))?;
-            checked("call-tool", function("call-tool")?.typecheck::<(&str, &str), Answered>(&types))
+            checked(
+                "list-tools",
+                function("list-tools")?.typecheck::<(), (Result<Vec<Tool>, Fault>,)>(&types),
+            )?;
+            checked(
+                "call-tool",
+                function("call-tool")?.typecheck::<(&str, &str), Answered>(&types),
+            )
         }
         World::BackendAdapter => {
             let list = function("list-collections")?;
-            checked("list-collections", list.typecheck::<(), (Result<Vec<Collection>, Fault>,)>(&types))?;
-            checked("query", function("query")?.typecheck::<(&str, &BackendSelection), Answered>(&types))?;
-            checked("get", function("get")?.typecheck::<(&str, &str), Answered>(&types))
+            checked(
+                "list-collections",
+                list.typecheck::<(), (Result<Vec<Collection>, Fault>,)>(&types),
+            )?;
+            checked(
+                "query",
+                function("query")?.typecheck::<(&str, &BackendSelection), Answered>(&types),
+            )?;
+            checked(
+                "get",
+                function("get")?.typecheck::<(&str, &str), Answered>(&types),
+            )
         }
     }
 }
@@ -252,7 +317,10 @@ fn check_memory(component: &Component, limits: &Limits) -> anyhow::Result<()> {
         bail!("it imports core modules, which the host does not offer");
     };
     // The largest one is known here; several together are counted when it is instantiated.
-    let wanted = resources.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE_BYTES);
+    let wanted = resources
+        .max_initial_memory_size
+        .unwrap_or(0)
+        .saturating_mul(PAGE_BYTES);
     ensure!(
         wanted <= limits.memory_bytes,
         "it begins with {wanted} bytes of memory, and its limit is {}\nhint: raise `memory_bytes`",
@@ -269,7 +337,10 @@ impl Plugin {
             World::BackendAdapter => "list-collections",
         };
         let Some(_slot) = self.slot(deadline).await else {
-            bail!("describing it failed: busy: no slot came free within {} ms", self.limits.deadline.as_millis());
+            bail!(
+                "describing it failed: busy: no slot came free within {} ms",
+                self.limits.deadline.as_millis()
+            );
         };
         let journal = Journal::new(self.name.clone(), subject, "", "load");
         let turn = Turn::new();
@@ -280,20 +351,34 @@ impl Plugin {
         {
             bail!("`{subject}` returned more than {DESCRIPTION_BYTES} bytes");
         }
-        self.settle(outcome, subject, "load")
-            .map_err(|refusal| anyhow!("`{subject}` failed: {}: {}", refusal.error.as_str(), refusal.message))
+        self.settle(outcome, subject, "load").map_err(|refusal| {
+            anyhow!(
+                "`{subject}` failed: {}: {}",
+                refusal.error.as_str(),
+                refusal.message
+            )
+        })
     }
 
-    async fn listing(&self, store: &mut Store<State>) -> wasmtime::Result<Result<Description, Fault>> {
+    async fn listing(
+        &self,
+        store: &mut Store<State>,
+    ) -> wasmtime::Result<Result<Description, Fault>> {
         match &self.pre {
             Pre::ToolHandler(pre) => {
                 let handler = pre.instantiate_async(&mut *store).await?;
-                let tools = handler.plimsoll_plugin_tools().call_list_tools(store).await?;
+                let tools = handler
+                    .plimsoll_plugin_tools()
+                    .call_list_tools(store)
+                    .await?;
                 Ok(tools.map(Description::Tools))
             }
             Pre::BackendAdapter(pre) => {
                 let adapter = pre.instantiate_async(&mut *store).await?;
-                let collections = adapter.plimsoll_plugin_backend().call_list_collections(store).await?;
+                let collections = adapter
+                    .plimsoll_plugin_backend()
+                    .call_list_collections(store)
+                    .await?;
                 Ok(collections.map(Description::Collections))
             }
         }

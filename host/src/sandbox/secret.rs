@@ -29,7 +29,11 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secret({})", blake3::keyed_hash(&KEY, self.0.as_bytes()).to_hex())
+        write!(
+            f,
+            "Secret({})",
+            blake3::keyed_hash(&KEY, self.0.as_bytes()).to_hex()
+        )
     }
 }
 

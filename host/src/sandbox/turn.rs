@@ -34,7 +34,10 @@ pub(super) struct Turn {
 
 impl Turn {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { origin: std::time::Instant::now(), began: AtomicU64::new(0) })
+        Arc::new(Self {
+            origin: std::time::Instant::now(),
+            began: AtomicU64::new(0),
+        })
     }
 
     /// Makes a store's guest take turns.
@@ -77,7 +80,11 @@ struct Hook(Arc<Turn>);
 
 #[async_trait]
 impl CallHookHandler<State> for Hook {
-    async fn handle_call_event(&self, _: StoreContextMut<'_, State>, event: CallHook) -> wasmtime::Result<()> {
+    async fn handle_call_event(
+        &self,
+        _: StoreContextMut<'_, State>,
+        event: CallHook,
+    ) -> wasmtime::Result<()> {
         if event.exiting_host() && self.0.is_over() {
             let mut has_yielded = false;
             // Not tokio's own yield: that waits for the next look at timers and sockets, up to 61 polls of others away.

@@ -80,17 +80,24 @@ impl Ask {
     ) -> Result<Self, Refusal> {
         let name_of = |argument| policy.published(argument);
         let mut arguments = given;
-        let after = match name_of(HostArgument::After).and_then(|name| arguments.remove_entry(name)) {
+        let after = match name_of(HostArgument::After).and_then(|name| arguments.remove_entry(name))
+        {
             Some((_, Value::String(after))) => Some(after),
             Some((name, other)) => {
-                return Err(Refusal::invalid_argument(&name, format!("{name} must be a cursor, a string, found {}", found(&other))));
+                return Err(Refusal::invalid_argument(
+                    &name,
+                    format!("{name} must be a cursor, a string, found {}", found(&other)),
+                ));
             }
             None => None,
         };
-        let binding_of = |arguments: &Map<String, Value>| Binding::new(tenant, tool, &bound(arguments, policy));
+        let binding_of =
+            |arguments: &Map<String, Value>| Binding::new(tenant, tool, &bound(arguments, policy));
         let mut cursor = None;
         if let Some(text) = &after {
-            let opened = signer.open(text, &binding_of(&arguments)).map_err(|refused| bad_cursor(refused, policy, tool))?;
+            let opened = signer
+                .open(text, &binding_of(&arguments))
+                .map_err(|refused| bad_cursor(refused, policy, tool))?;
             for (name, value) in opened.cursor.carried.iter().flatten() {
                 match arguments.get(name) {
                     None => {
@@ -98,9 +105,12 @@ impl Ask {
                     }
                     Some(given) if given != value && !is_free(name, policy) => {
                         let (value, given) = (found(value), found(given));
-                        return Err(other_query(policy, &format!(
-                            "it was made with {name} = {value}, and this call has {name} = {given}: leave {name} out, or"
-                        )));
+                        return Err(other_query(
+                            policy,
+                            &format!(
+                                "it was made with {name} = {value}, and this call has {name} = {given}: leave {name} out, or"
+                            ),
+                        ));
                     }
                     Some(_) => {}
                 }
@@ -108,41 +118,72 @@ impl Ask {
             if !opened.is_for(&binding_of(&arguments)) {
                 let why = if opened.cursor.carried.is_some() {
                     let names = required.join(", ");
-                    let others = if names.is_empty() { String::new() } else { format!(", with the same values of {names}") };
+                    let others = if names.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", with the same values of {names}")
+                    };
                     format!("pass it alone{others}, or")
                 } else {
-                    String::from("its arguments are too long to be carried in it: pass them all again, unchanged, or")
+                    String::from(
+                        "its arguments are too long to be carried in it: pass them all again, unchanged, or",
+                    )
                 };
                 return Err(other_query(policy, &why));
             }
             cursor = Some(opened.cursor);
         }
         let mut wrong = Vec::new();
-        let mut take = |argument: HostArgument, read: &mut dyn FnMut(&str, &Value) -> Result<(), String>| {
-            let Some(name) = name_of(argument) else { return };
-            if let Some(value) = arguments.get(name)
-                && let Err(message) = read(name, value)
-            {
-                wrong.push(Field { name: name.to_owned(), message });
-            }
-        };
+        let mut take =
+            |argument: HostArgument, read: &mut dyn FnMut(&str, &Value) -> Result<(), String>| {
+                let Some(name) = name_of(argument) else {
+                    return;
+                };
+                if let Some(value) = arguments.get(name)
+                    && let Err(message) = read(name, value)
+                {
+                    wrong.push(Field {
+                        name: name.to_owned(),
+                        message,
+                    });
+                }
+            };
         let (mut limit, mut detail, mut fields, mut is_live_only) = (None, None, Vec::new(), None);
         let (mut format, mut max_tokens) = (Format::Json, None);
         take(HostArgument::Limit, &mut |name, value| {
             let max = policy.page.max_limit;
-            limit = integer(value).filter(|limit| (1..=u64::from(max)).contains(limit)).map(|limit| limit as u32);
-            limit.map(drop).ok_or_else(|| format!("{name} must be an integer between 1 and {max}"))
+            limit = integer(value)
+                .filter(|limit| (1..=u64::from(max)).contains(limit))
+                .map(|limit| limit as u32);
+            limit
+                .map(drop)
+                .ok_or_else(|| format!("{name} must be an integer between 1 and {max}"))
         });
         take(HostArgument::Detail, &mut |name, value| {
-            detail = value.as_str().filter(|view| *view == FULL || policy.view(view).is_some()).map(str::to_owned);
+            detail = value
+                .as_str()
+                .filter(|view| *view == FULL || policy.view(view).is_some())
+                .map(str::to_owned);
             let names: Vec<&str> = policy.views().map(|(name, _)| name).collect();
-            detail.as_ref().map(drop).ok_or_else(|| one_of(name, &names, value))
+            detail
+                .as_ref()
+                .map(drop)
+                .ok_or_else(|| one_of(name, &names, value))
         });
         take(HostArgument::Fields, &mut |name, value| {
-            let names = strings(value).filter(|names| (1..=MAX_FIELDS).contains(&names.len())).ok_or_else(|| {
-                format!("{name} must be an array of 1 to {MAX_FIELDS} field names, found {}", found(value))
-            })?;
-            fields = names.into_iter().map(Path::new).collect::<Result<_, _>>().map_err(|error| format!("{name}: {error}"))?;
+            let names = strings(value)
+                .filter(|names| (1..=MAX_FIELDS).contains(&names.len()))
+                .ok_or_else(|| {
+                    format!(
+                        "{name} must be an array of 1 to {MAX_FIELDS} field names, found {}",
+                        found(value)
+                    )
+                })?;
+            fields = names
+                .into_iter()
+                .map(Path::new)
+                .collect::<Result<_, _>>()
+                .map_err(|error| format!("{name}: {error}"))?;
             Ok(())
         });
         take(HostArgument::Horizon, &mut |name, value| {
@@ -154,18 +195,29 @@ impl Ask {
             Ok(())
         });
         take(HostArgument::Format, &mut |name, value| {
-            format = value.as_str().and_then(Format::named).ok_or_else(|| one_of(name, &Format::NAMES, value))?;
+            format = value
+                .as_str()
+                .and_then(Format::named)
+                .ok_or_else(|| one_of(name, &Format::NAMES, value))?;
             Ok(())
         });
         take(HostArgument::MaxTokens, &mut |name, value| {
             max_tokens = integer(value).filter(|tokens| *tokens > 0);
-            max_tokens.map(drop).ok_or_else(|| format!("{name} must be an integer of 1 or more, found {}", found(value)))
+            max_tokens.map(drop).ok_or_else(|| {
+                format!(
+                    "{name} must be an integer of 1 or more, found {}",
+                    found(value)
+                )
+            })
         });
         if !wrong.is_empty() {
             return Err(Refusal::invalid_arguments(wrong));
         }
         let binding = binding_of(&arguments);
-        let required = required.iter().filter_map(|name| Some((name.clone(), arguments.get(name)?.clone()))).collect();
+        let required = required
+            .iter()
+            .filter_map(|name| Some((name.clone(), arguments.get(name)?.clone())))
+            .collect();
         Ok(Self {
             arguments,
             required,
@@ -187,14 +239,18 @@ impl Ask {
     pub fn for_handler(&self, policy: &Policy) -> Map<String, Value> {
         let mut arguments = self.arguments.clone();
         for argument in HostArgument::ALL {
-            let Some(name) = policy.published(argument) else { continue };
+            let Some(name) = policy.published(argument) else {
+                continue;
+            };
             let given = arguments.remove(name);
             if !policy.is_applied_by_handler(argument) {
                 continue;
             }
             let value = match argument {
                 HostArgument::Limit => self.handler_limit(policy).map(Value::from),
-                HostArgument::After => self.key_behind().and_then(|key| serde_json::from_str(&key).ok()),
+                HostArgument::After => self
+                    .key_behind()
+                    .and_then(|key| serde_json::from_str(&key).ok()),
                 HostArgument::Fields => given.map(|_| {
                     let mut fields: Vec<&str> = self.fields.iter().map(Path::text).collect();
                     fields.extend(policy.needed_fields());
@@ -234,7 +290,13 @@ impl Ask {
     /// JSON text of the key behind which the page begins, where the cursor carries it and it can be handed on as a value
     /// without a digit lost.
     pub(crate) fn key_behind(&self) -> Option<String> {
-        let Place::Key { key: KeyMark::Text(text), .. } = &self.cursor.as_ref()?.place else { return None };
+        let Place::Key {
+            key: KeyMark::Text(text),
+            ..
+        } = &self.cursor.as_ref()?.place
+        else {
+            return None;
+        };
         let text = std::str::from_utf8(text).ok()?;
         let value: Value = serde_json::from_str(text).ok()?;
         let is_same = serde_json::to_string(&value).is_ok_and(|again| again == text);
@@ -249,14 +311,23 @@ impl Ask {
         }
         let known = policy.known_fields();
         let is_known = |path: &Path| {
-            known.iter().any(|field| field.strip_prefix(path.text()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+            known.iter().any(|field| {
+                field
+                    .strip_prefix(path.text())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
         };
-        self.fields.iter().filter(|path| !is_known(path)).cloned().collect()
+        self.fields
+            .iter()
+            .filter(|path| !is_known(path))
+            .cloned()
+            .collect()
     }
 
     /// The binding of the same query with other arguments.
     pub(crate) fn binding_with(&self, policy: &Policy, arguments: &Map<String, Value>) -> Binding {
-        self.binding.with_arguments_of(&Binding::new("", "", &bound(arguments, policy)))
+        self.binding
+            .with_arguments_of(&Binding::new("", "", &bound(arguments, policy)))
     }
 
     /// Every argument of the query, the host's among them.
@@ -272,19 +343,27 @@ impl Ask {
     /// What a cursor has to carry: everything but what a continuation passes anyway.
     pub(crate) fn carried(&self, arguments: &Map<String, Value>) -> Map<String, Value> {
         let is_optional = |name: &String| !self.required.contains_key(name);
-        arguments.iter().filter(|(name, _)| is_optional(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+        arguments
+            .iter()
+            .filter(|(name, _)| is_optional(name))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 }
 
 /// Whether an argument may change from page to page.
 fn is_free(name: &str, policy: &Policy) -> bool {
-    [HostArgument::Limit, HostArgument::MaxTokens].into_iter().any(|argument| policy.published(argument) == Some(name))
+    [HostArgument::Limit, HostArgument::MaxTokens]
+        .into_iter()
+        .any(|argument| policy.published(argument) == Some(name))
 }
 
 /// The arguments that a cursor is bound to.
 fn bound(arguments: &Map<String, Value>, policy: &Policy) -> Map<String, Value> {
     let bound = arguments.iter().filter(|(name, _)| !is_free(name, policy));
-    bound.map(|(name, value)| (name.clone(), value.clone())).collect()
+    bound
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn after_name(policy: &Policy) -> &str {
@@ -310,7 +389,9 @@ fn other_query(policy: &Policy, why: &str) -> Refusal {
     let after = after_name(policy);
     Refusal::new(
         Code::InvalidCursor,
-        format!("{after} belongs to a call with other arguments; {why} leave {after} out to start over."),
+        format!(
+            "{after} belongs to a call with other arguments; {why} leave {after} out to start over."
+        ),
     )
 }
 
@@ -327,7 +408,11 @@ fn strings(value: &Value) -> Option<Vec<&str>> {
 }
 
 fn one_of(name: &str, names: &[&str], value: &Value) -> String {
-    format!("{name} must be one of {}, found {}", names.join(", "), found(value))
+    format!(
+        "{name} must be one of {}, found {}",
+        names.join(", "),
+        found(value)
+    )
 }
 
 /// A value as it goes into a message.

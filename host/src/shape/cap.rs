@@ -47,17 +47,39 @@ pub(super) fn not_taken_in(bytes: u64, intake: &Intake, call: &Call<'_>) -> Refu
         "The plugin's answer is {bytes} bytes; the limit is {limit} bytes. It is refused, not truncated: no part of it \
          was returned."
     );
-    too_large(message, Payload { bytes, limit, shape: PayloadShape { kind: "text", count: None } }, None, call)
+    too_large(
+        message,
+        Payload {
+            bytes,
+            limit,
+            shape: PayloadShape {
+                kind: "text",
+                count: None,
+            },
+        },
+        None,
+        call,
+    )
 }
 
-fn too_large(mut message: String, payload: Payload, next: Option<Map<String, Value>>, call: &Call<'_>) -> Refusal {
+fn too_large(
+    mut message: String,
+    payload: Payload,
+    next: Option<Map<String, Value>>,
+    call: &Call<'_>,
+) -> Refusal {
     let narrowing = &call.tool.narrowing;
     if !narrowing.is_empty() {
         let names: Vec<&str> = narrowing.iter().map(|field| field.name.as_str()).collect();
         message.push_str(&format!(" Narrow it and call again: {}.", names.join(", ")));
     }
-    let refusal = Refusal { payload: Some(payload), ..Refusal::new(Code::ResponseTooLarge, message) };
-    refusal.with_fields(narrowing.iter().cloned()).with_next(next)
+    let refusal = Refusal {
+        payload: Some(payload),
+        ..Refusal::new(Code::ResponseTooLarge, message)
+    };
+    refusal
+        .with_fields(narrowing.iter().cloned())
+        .with_next(next)
 }
 
 impl Refused<'_> {
@@ -66,10 +88,17 @@ impl Refused<'_> {
         let cap = self.call.policy.cap_bytes;
         let rows = self.rows;
         let (kind, body) = match self.kept.kind {
-            Kind::Array if self.kept.prefix.len() > 1 => ("array", format!("The body holds an array of {rows} items.")),
-            Kind::Array | Kind::Pushed => ("array", format!("The body is an array of {rows} items.")),
+            Kind::Array if self.kept.prefix.len() > 1 => {
+                ("array", format!("The body holds an array of {rows} items."))
+            }
+            Kind::Array | Kind::Pushed => {
+                ("array", format!("The body is an array of {rows} items."))
+            }
             Kind::Lines => ("lines", format!("The body is a text of {rows} lines.")),
-            Kind::Json => ("object", String::from("The body is one JSON document without rows.")),
+            Kind::Json => (
+                "object",
+                String::from("The body is one JSON document without rows."),
+            ),
             Kind::Text => ("text", String::from("The body is one piece.")),
             Kind::Empty => ("text", String::from("There is no body.")),
         };
@@ -80,23 +109,46 @@ impl Refused<'_> {
             self.bytes,
         );
         if self.attachment_bytes > 0 {
-            message.push_str(&format!(" Its attachments are {} bytes.", self.attachment_bytes));
+            message.push_str(&format!(
+                " Its attachments are {} bytes.",
+                self.attachment_bytes
+            ));
         }
         let has_rows = self.kept.has_rows();
-        let next = if has_rows { self.smaller_page() } else { None }.or_else(|| self.smaller_view());
+        let next =
+            if has_rows { self.smaller_page() } else { None }.or_else(|| self.smaller_view());
         if next.is_none() {
             message.push_str(&self.heaviest());
-            if let Some(after) = self.call.policy.published(HostArgument::After).filter(|_| self.call.ask.cursor.is_some()) {
+            if let Some(after) = self
+                .call
+                .policy
+                .published(HostArgument::After)
+                .filter(|_| self.call.ask.cursor.is_some())
+            {
                 message.push_str(&format!(" {after} belongs to the fields of this walk: to narrow them, start over without it."));
             }
         }
-        let shape = PayloadShape { kind, count: has_rows.then_some(rows) };
-        too_large(message, Payload { bytes: self.bytes as u64, limit: cap.into(), shape }, next, self.call)
+        let shape = PayloadShape {
+            kind,
+            count: has_rows.then_some(rows),
+        };
+        too_large(
+            message,
+            Payload {
+                bytes: self.bytes as u64,
+                limit: cap.into(),
+                shape,
+            },
+            next,
+            self.call,
+        )
     }
 
     /// Bytes that a body may have.
     fn room(&self) -> usize {
-        let arguments = Value::Object(self.call.ask.arguments.clone()).to_string().len();
+        let arguments = Value::Object(self.call.ask.arguments.clone())
+            .to_string()
+            .len();
         let facts = self.facts_bytes + MORE_FACTS_BYTES + arguments;
         let below_cap = self.call.policy.cap_bytes as usize - 1;
         (below_cap.saturating_sub(self.attachment_bytes) / self.copies).saturating_sub(facts)
@@ -128,10 +180,14 @@ impl Refused<'_> {
         }
         let own = self.call.tool.own_limit.as_ref()?;
         // The handler pages by itself, so nothing is known of which rows it will choose: the largest one counts.
-        let largest = (0..self.page.len()).map(|index| self.page.row(index).len()).max()?;
+        let largest = (0..self.page.len())
+            .map(|index| self.page.row(index).len())
+            .max()?;
         let frame = self.page.frame_bytes(2);
         let rows = self.room().checked_sub(frame)? as u64 / (largest as u64 + 2);
-        let rows = rows.min(own.max.unwrap_or(u64::MAX)).min(self.page.len() as u64 - 1);
+        let rows = rows
+            .min(own.max.unwrap_or(u64::MAX))
+            .min(self.page.len() as u64 - 1);
         let mut next = self.same_call();
         next.insert(own.name.clone(), rows.into());
         (rows >= own.min.max(1)).then_some(next)
@@ -140,36 +196,54 @@ impl Refused<'_> {
     /// The same call with the first declared view that fits.
     fn smaller_view(&self) -> Option<Map<String, Value>> {
         let (policy, ask) = (self.call.policy, self.call.ask);
-        let detail = policy.published(HostArgument::Detail).filter(|_| self.kept.has_fields())?;
+        let detail = policy
+            .published(HostArgument::Detail)
+            .filter(|_| self.kept.has_fields())?;
         let current = ask.detail.as_deref().unwrap_or(policy.default_view());
-        policy.views.iter().filter(|view| view.name != current || !ask.fields.is_empty()).find_map(|view| {
-            let shaped = format::select(self.kept, &view.selection);
-            let page = match &shaped {
-                Some(shaped) => Page::of_shaped(self.kept, shaped),
-                None => Page::of_kept(self.kept),
-            };
-            let rows = self.rows_that_fit(&page);
-            if rows == 0 {
-                return None;
-            }
-            let mut query = ask.arguments.clone();
-            query.insert(detail.to_owned(), view.name.clone().into());
-            for other in [HostArgument::Fields, HostArgument::Format] {
-                policy.published(other).and_then(|name| query.remove(name));
-            }
-            if rows < page.len() || self.kept.is_short {
-                query.insert(policy.published(HostArgument::Limit)?.to_owned(), rows.into());
-            }
-            Some(self.call_of(query))
-        })
+        policy
+            .views
+            .iter()
+            .filter(|view| view.name != current || !ask.fields.is_empty())
+            .find_map(|view| {
+                let shaped = format::select(self.kept, &view.selection);
+                let page = match &shaped {
+                    Some(shaped) => Page::of_shaped(self.kept, shaped),
+                    None => Page::of_kept(self.kept),
+                };
+                let rows = self.rows_that_fit(&page);
+                if rows == 0 {
+                    return None;
+                }
+                let mut query = ask.arguments.clone();
+                query.insert(detail.to_owned(), view.name.clone().into());
+                for other in [HostArgument::Fields, HostArgument::Format] {
+                    policy.published(other).and_then(|name| query.remove(name));
+                }
+                if rows < page.len() || self.kept.is_short {
+                    query.insert(
+                        policy.published(HostArgument::Limit)?.to_owned(),
+                        rows.into(),
+                    );
+                }
+                Some(self.call_of(query))
+            })
     }
 
     /// This call as its next one would be made: with its cursor, if it has one.
     fn same_call(&self) -> Map<String, Value> {
         let ask = self.call.ask;
-        let is_carried = ask.cursor.as_ref().is_some_and(|cursor| cursor.carried.is_some());
-        let mut next = if is_carried { ask.required.clone() } else { ask.arguments.clone() };
-        if let (Some(name), Some(after)) = (self.call.policy.published(HostArgument::After), &ask.after) {
+        let is_carried = ask
+            .cursor
+            .as_ref()
+            .is_some_and(|cursor| cursor.carried.is_some());
+        let mut next = if is_carried {
+            ask.required.clone()
+        } else {
+            ask.arguments.clone()
+        };
+        if let (Some(name), Some(after)) =
+            (self.call.policy.published(HostArgument::After), &ask.after)
+        {
             next.insert(name.to_owned(), after.clone().into());
         }
         next
@@ -178,10 +252,23 @@ impl Refused<'_> {
     /// The call of another query. A cursor is bound to its query, so one that goes on from a cursor gets a new one.
     fn call_of(&self, query: Map<String, Value>) -> Map<String, Value> {
         let (policy, ask) = (self.call.policy, self.call.ask);
-        let (Some(name), Some(cursor)) = (policy.published(HostArgument::After), &ask.cursor) else { return query };
-        let cursor = Cursor { carried: Some(ask.carried(&query)), ..cursor.clone() };
-        let (text, is_carried) = self.call.signer.seal(&ask.binding_with(policy, &query), &cursor);
-        let mut next = if is_carried { ask.required.clone() } else { query };
+        let (Some(name), Some(cursor)) = (policy.published(HostArgument::After), &ask.cursor)
+        else {
+            return query;
+        };
+        let cursor = Cursor {
+            carried: Some(ask.carried(&query)),
+            ..cursor.clone()
+        };
+        let (text, is_carried) = self
+            .call
+            .signer
+            .seal(&ask.binding_with(policy, &query), &cursor);
+        let mut next = if is_carried {
+            ask.required.clone()
+        } else {
+            query
+        };
         next.insert(name.to_owned(), text.into());
         next
     }
@@ -202,22 +289,39 @@ impl Refused<'_> {
         let (rows, what) = if !has_rows {
             (1, String::from(" Its heaviest fields:"))
         } else if first + frame > self.room() {
-            (1, format!(" Its first item alone is {first} bytes; its heaviest fields:"))
+            (
+                1,
+                format!(" Its first item alone is {first} bytes; its heaviest fields:"),
+            )
         } else {
-            (page.len(), String::from(" The heaviest fields of its items:"))
+            (
+                page.len(),
+                String::from(" The heaviest fields of its items:"),
+            )
         };
         let mut sizes: HashMap<&[u8], usize> = HashMap::new();
-        for row in (0..rows).map(|index| page.row(index)).filter(|row| row.first() == Some(&b'{')) {
+        for row in (0..rows)
+            .map(|index| page.row(index))
+            .filter(|row| row.first() == Some(&b'{'))
+        {
             for member in json::members(row, 0).map_while(Result::ok) {
                 *sizes.entry(&row[member.key]).or_default() += member.value.len();
             }
         }
-        let mut sizes: Vec<(usize, &[u8])> = sizes.into_iter().map(|(name, bytes)| (bytes, name)).collect();
+        let mut sizes: Vec<(usize, &[u8])> = sizes
+            .into_iter()
+            .map(|(name, bytes)| (bytes, name))
+            .collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let heaviest: Vec<String> = sizes
             .iter()
             .take(HEAVIEST_FIELDS)
-            .map(|(bytes, name)| format!("{} ({bytes} bytes)", shorten(&String::from_utf8_lossy(name), MAX_NAME_BYTES)))
+            .map(|(bytes, name)| {
+                format!(
+                    "{} ({bytes} bytes)",
+                    shorten(&String::from_utf8_lossy(name), MAX_NAME_BYTES)
+                )
+            })
             .collect();
         match (heaviest.is_empty(), what.split_once(';')) {
             (false, _) => format!("{what} {}.", heaviest.join(", ")),
@@ -231,10 +335,16 @@ impl Refused<'_> {
 pub(super) fn attachment_bytes(attachment: &Attachment) -> usize {
     let base64 = |data: &[u8]| data.len().div_ceil(3) * 4;
     match attachment {
-        Attachment::Image(blob) | Attachment::Audio(blob) => base64(&blob.data) + blob.media_type.len(),
+        Attachment::Image(blob) | Attachment::Audio(blob) => {
+            base64(&blob.data) + blob.media_type.len()
+        }
         Attachment::Resource(embedded) => {
             let is_text = super::intake::is_text(&embedded.media_type);
-            let data = if is_text { embedded.data.len() } else { base64(&embedded.data) };
+            let data = if is_text {
+                embedded.data.len()
+            } else {
+                base64(&embedded.data)
+            };
             data + embedded.media_type.len() + embedded.uri.len()
         }
     }

@@ -24,9 +24,30 @@ pub(crate) const MAX_INLINE_KEY: usize = 48;
 /// What the JSON of carried arguments mostly consists of. Each piece is written as one control character, which JSON text
 /// cannot have: so most queries fit into a cursor. The order is part of the format.
 const PIECES: [&str; 24] = [
-    "\"limit\":", "\"detail\":\"", "\"fields\":[\"", "\"horizon\":\"all\"", "\"horizon\":\"live\"", "\"format\":\"csv\"",
-    "\"format\":\"tsv\"", "\"format\":\"json\"", "\"max_tokens\":", "\":[\"", "\",\"", "\"],\"", "\":\"", "\"]", "],\"", "summary",
-    "state", "status", "full", "true", "false", "name", "_id", "type",
+    "\"limit\":",
+    "\"detail\":\"",
+    "\"fields\":[\"",
+    "\"horizon\":\"all\"",
+    "\"horizon\":\"live\"",
+    "\"format\":\"csv\"",
+    "\"format\":\"tsv\"",
+    "\"format\":\"json\"",
+    "\"max_tokens\":",
+    "\":[\"",
+    "\",\"",
+    "\"],\"",
+    "\":\"",
+    "\"]",
+    "],\"",
+    "summary",
+    "state",
+    "status",
+    "full",
+    "true",
+    "false",
+    "name",
+    "_id",
+    "type",
 ];
 
 /// Signs and reads cursors.
@@ -53,22 +74,35 @@ impl Binding {
     /// `after`. Their order does not matter, nor that of the members of objects in them: clients write them anew.
     pub(crate) fn new(tenant: &str, tool: &str, bound: &Map<String, Value>) -> Self {
         let mut scope = blake3::Hasher::new();
-        scope.update(&(tenant.len() as u64).to_le_bytes()).update(tenant.as_bytes()).update(tool.as_bytes());
+        scope
+            .update(&(tenant.len() as u64).to_le_bytes())
+            .update(tenant.as_bytes())
+            .update(tool.as_bytes());
         let mut names: Vec<&String> = bound.keys().collect();
         names.sort();
         let mut arguments = blake3::Hasher::new();
         for name in names {
             let mut text = String::new();
             canonical(&bound[name], &mut text);
-            arguments.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
-            arguments.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+            arguments
+                .update(&(name.len() as u64).to_le_bytes())
+                .update(name.as_bytes());
+            arguments
+                .update(&(text.len() as u64).to_le_bytes())
+                .update(text.as_bytes());
         }
-        Self { scope: head(&scope.finalize()), arguments: head(&arguments.finalize()) }
+        Self {
+            scope: head(&scope.finalize()),
+            arguments: head(&arguments.finalize()),
+        }
     }
 
     /// The same tool of the same tenant with the arguments of another binding.
     pub(crate) fn with_arguments_of(&self, other: &Self) -> Self {
-        Self { scope: self.scope, arguments: other.arguments }
+        Self {
+            scope: self.scope,
+            arguments: other.arguments,
+        }
     }
 }
 
@@ -130,7 +164,11 @@ pub(crate) enum Place {
     /// Behind so many matching rows of an answer with this fingerprint.
     Position { fingerprint: u64 },
     /// Behind the row with this key, where the keys up to it form this sequence.
-    Key { key: KeyMark, keys: u8, sequence: u64 },
+    Key {
+        key: KeyMark,
+        keys: u8,
+        sequence: u64,
+    },
 }
 
 /// What a cursor says.
@@ -176,12 +214,22 @@ impl Signer {
     /// left out of it.
     pub(crate) fn seal(&self, binding: &Binding, cursor: &Cursor) -> (String, bool) {
         let carried = cursor.carried.as_ref().map(|carried| {
-            if carried.is_empty() { Vec::new() } else { pack(&Value::Object(carried.clone()).to_string()).into_bytes() }
+            if carried.is_empty() {
+                Vec::new()
+            } else {
+                pack(&Value::Object(carried.clone()).to_string()).into_bytes()
+            }
         });
         let short_key = |place: &Place| match place {
-            Place::Key { key, keys, sequence } => {
-                Place::Key { key: KeyMark::Hash(key.hash()), keys: *keys, sequence: *sequence }
-            }
+            Place::Key {
+                key,
+                keys,
+                sequence,
+            } => Place::Key {
+                key: KeyMark::Hash(key.hash()),
+                keys: *keys,
+                sequence: *sequence,
+            },
             place => place.clone(),
         };
         let attempts = [
@@ -193,7 +241,12 @@ impl Signer {
         let room = MAX_BYTES - SIGNATURE_BYTES;
         let (mut bytes, is_carried) = attempts
             .into_iter()
-            .map(|(place, carried)| (encode(binding, &place, cursor.before, carried.as_deref()), carried.is_some()))
+            .map(|(place, carried)| {
+                (
+                    encode(binding, &place, cursor.before, carried.as_deref()),
+                    carried.is_some(),
+                )
+            })
             .find(|(bytes, _)| bytes.len() <= room)
             .expect("a cursor without arguments and with a hashed key takes 40 bytes");
         let signature: [u8; SIGNATURE_BYTES] = head(&blake3::keyed_hash(&self.key, &bytes));
@@ -207,9 +260,15 @@ impl Signer {
             return Err(Refused::False);
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refused::False)?;
-        let (body, signature) = bytes.split_at_checked(bytes.len().wrapping_sub(SIGNATURE_BYTES)).ok_or(Refused::False)?;
+        let (body, signature) = bytes
+            .split_at_checked(bytes.len().wrapping_sub(SIGNATURE_BYTES))
+            .ok_or(Refused::False)?;
         let expected = blake3::keyed_hash(&self.key, body);
-        let difference = expected.as_bytes().iter().zip(signature).fold(0, |difference, (a, b)| difference | (a ^ b));
+        let difference = expected
+            .as_bytes()
+            .iter()
+            .zip(signature)
+            .fold(0, |difference, (a, b)| difference | (a ^ b));
         if signature.len() != SIGNATURE_BYTES || difference != 0 {
             return Err(Refused::False);
         }
@@ -222,11 +281,20 @@ impl Signer {
 }
 
 fn pack(json: &str) -> String {
-    PIECES.iter().zip('\u{1}'..).fold(json.to_owned(), |text, (piece, mark)| text.replace(piece, mark.encode_utf8(&mut [0; 4])))
+    PIECES
+        .iter()
+        .zip('\u{1}'..)
+        .fold(json.to_owned(), |text, (piece, mark)| {
+            text.replace(piece, mark.encode_utf8(&mut [0; 4]))
+        })
 }
 
 fn unpack(text: &str) -> String {
-    let piece = |mark: char| (mark as usize).checked_sub(1).and_then(|index| PIECES.get(index));
+    let piece = |mark: char| {
+        (mark as usize)
+            .checked_sub(1)
+            .and_then(|index| PIECES.get(index))
+    };
     let mut json = String::with_capacity(text.len() * 2);
     for character in text.chars() {
         match piece(character) {
@@ -248,13 +316,21 @@ fn encode(binding: &Binding, place: &Place, before: u64, carried: Option<&[u8]>)
             out.push(0);
             out.extend_from_slice(&fingerprint.to_le_bytes());
         }
-        Place::Key { key: KeyMark::Text(text), keys, sequence } if text.len() <= MAX_INLINE_KEY => {
+        Place::Key {
+            key: KeyMark::Text(text),
+            keys,
+            sequence,
+        } if text.len() <= MAX_INLINE_KEY => {
             out.extend_from_slice(&[1, *keys]);
             out.extend_from_slice(&sequence.to_le_bytes());
             out.push(text.len() as u8);
             out.extend_from_slice(text);
         }
-        Place::Key { key, keys, sequence } => {
+        Place::Key {
+            key,
+            keys,
+            sequence,
+        } => {
             out.extend_from_slice(&[2, *keys]);
             out.extend_from_slice(&sequence.to_le_bytes());
             out.extend_from_slice(&key.hash().to_le_bytes());
@@ -280,7 +356,9 @@ fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
     let [is_carried] = reader.take()?;
     let [kind] = reader.take()?;
     let place = match kind {
-        0 => Place::Position { fingerprint: u64::from_le_bytes(reader.take()?) },
+        0 => Place::Position {
+            fingerprint: u64::from_le_bytes(reader.take()?),
+        },
         1 | 2 => {
             let [keys] = reader.take()?;
             let sequence = u64::from_le_bytes(reader.take()?);
@@ -290,7 +368,11 @@ fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
             } else {
                 KeyMark::Hash(u64::from_le_bytes(reader.take()?))
             };
-            Place::Key { key, keys, sequence }
+            Place::Key {
+                key,
+                keys,
+                sequence,
+            }
         }
         _ => return None,
     };
@@ -308,7 +390,17 @@ fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
         (1, text) => Some(serde_json::from_str(&unpack(std::str::from_utf8(text).ok()?)).ok()?),
         _ => return None,
     };
-    Some((scope, Opened { cursor: Cursor { place, before, carried }, arguments }))
+    Some((
+        scope,
+        Opened {
+            cursor: Cursor {
+                place,
+                before,
+                carried,
+            },
+            arguments,
+        },
+    ))
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -336,14 +428,25 @@ mod tests {
         Signer::new([7; 32])
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "so that `json!` can stand at the call")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "so that `json!` can stand at the call"
+    )]
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap()
     }
 
     fn cursor(key: &str, carried: Value) -> Cursor {
         let key = KeyMark::Text(key.as_bytes().to_vec());
-        Cursor { place: Place::Key { key, keys: 8, sequence: u64::MAX }, before: 1 << 40, carried: Some(object(carried)) }
+        Cursor {
+            place: Place::Key {
+                key,
+                keys: 8,
+                sequence: u64::MAX,
+            },
+            before: 1 << 40,
+            carried: Some(object(carried)),
+        }
     }
 
     #[test]
@@ -358,24 +461,48 @@ mod tests {
         assert!(opened.is_for(&binding));
         let reordered = object(json!({"detail": "full", "state": ["open"]}));
         assert!(opened.is_for(&Binding::new("acme", "fleet_show", &reordered)));
-        let nested = |text: &str| Binding::new("acme", "fleet_show", &serde_json::from_str(text).unwrap());
-        assert_eq!(nested(r#"{"where":{"a":1,"b":[{"c":2,"d":3}]}}"#), nested(r#"{"where":{"b":[{"d":3,"c":2}],"a":1}}"#));
-        assert_ne!(nested(r#"{"where":["a","b"]}"#), nested(r#"{"where":["b","a"]}"#));
-        assert!(!opened.is_for(&Binding::new("acme", "fleet_show", &object(json!({"state": ["gated"]})))));
+        let nested =
+            |text: &str| Binding::new("acme", "fleet_show", &serde_json::from_str(text).unwrap());
+        assert_eq!(
+            nested(r#"{"where":{"a":1,"b":[{"c":2,"d":3}]}}"#),
+            nested(r#"{"where":{"b":[{"d":3,"c":2}],"a":1}}"#)
+        );
+        assert_ne!(
+            nested(r#"{"where":["a","b"]}"#),
+            nested(r#"{"where":["b","a"]}"#)
+        );
+        assert!(!opened.is_for(&Binding::new(
+            "acme",
+            "fleet_show",
+            &object(json!({"state": ["gated"]}))
+        )));
     }
 
     #[test]
     fn a_cursor_of_another_tenant_tool_or_host_is_refused_as_what_it_is() {
         let binding = Binding::new("acme", "fleet_show", &Map::new());
         let (text, _) = signer().seal(&binding, &cursor("1", json!({})));
-        for other in [Binding::new("other", "fleet_show", &Map::new()), Binding::new("acme", "wave_show", &Map::new())] {
+        for other in [
+            Binding::new("other", "fleet_show", &Map::new()),
+            Binding::new("acme", "wave_show", &Map::new()),
+        ] {
             assert_eq!(signer().open(&text, &other), Err(Refused::Foreign));
         }
-        assert_eq!(Signer::new([8; 32]).open(&text, &binding), Err(Refused::False));
+        assert_eq!(
+            Signer::new([8; 32]).open(&text, &binding),
+            Err(Refused::False)
+        );
         for position in 0..text.len() {
             let mut changed = text.clone().into_bytes();
-            changed[position] = if changed[position] == b'A' { b'B' } else { b'A' };
-            assert_eq!(signer().open(std::str::from_utf8(&changed).unwrap(), &binding), Err(Refused::False));
+            changed[position] = if changed[position] == b'A' {
+                b'B'
+            } else {
+                b'A'
+            };
+            assert_eq!(
+                signer().open(std::str::from_utf8(&changed).unwrap(), &binding),
+                Err(Refused::False)
+            );
         }
         for text in ["", "x", "not a cursor", &"A".repeat(201)] {
             assert_eq!(signer().open(text, &binding), Err(Refused::False), "{text}");
@@ -390,9 +517,15 @@ mod tests {
             "fields": ["id", "state", "last_gate.verdict"], "horizon": "all", "format": "csv", "max_tokens": 12_000,
         }));
         let binding = Binding::new("acme", "fleet_show", &arguments);
-        let (text, is_carried) = signer().seal(&binding, &cursor("\"stream-0017\"", Value::Object(arguments.clone())));
+        let (text, is_carried) = signer().seal(
+            &binding,
+            &cursor("\"stream-0017\"", Value::Object(arguments.clone())),
+        );
         assert!(is_carried && text.len() <= MAX_CURSOR_CHARS);
-        assert_eq!(signer().open(&text, &binding).unwrap().cursor.carried, Some(arguments));
+        assert_eq!(
+            signer().open(&text, &binding).unwrap().cursor.carried,
+            Some(arguments)
+        );
     }
 
     proptest! {

@@ -40,8 +40,16 @@ impl BudgetSources {
             (self.client_default, BudgetSource::ClientDefault),
         ]
         .into_iter()
-        .find_map(|(tokens, source)| tokens.map(|tokens| Budget { tokens: Some(tokens), source }))
-        .unwrap_or(Budget { tokens: None, source: BudgetSource::None })
+        .find_map(|(tokens, source)| {
+            tokens.map(|tokens| Budget {
+                tokens: Some(tokens),
+                source,
+            })
+        })
+        .unwrap_or(Budget {
+            tokens: None,
+            source: BudgetSource::None,
+        })
     }
 }
 
@@ -55,7 +63,10 @@ pub(crate) fn rows_within(page: &Page<'_>, room: u64) -> Vec<u64> {
     for index in 0..page.len() {
         // A row that came in is UTF-8; the separator behind it is counted with it.
         let row = String::from_utf8_lossy(page.row(index));
-        match tokens::count_up_to(&row, left).map(|count| count + 1).filter(|count| *count <= left) {
+        match tokens::count_up_to(&row, left)
+            .map(|count| count + 1)
+            .filter(|count| *count <= left)
+        {
             Some(count) => {
                 left -= count;
                 counts.push(count);
@@ -92,15 +103,44 @@ mod tests {
         let table = [
             ((None, None, None, None), None, BudgetSource::None),
             ((Some(1), None, None, None), Some(2000), BudgetSource::Input),
-            ((Some(1999), Some(9), Some(8), Some(7)), Some(2000), BudgetSource::Input),
-            ((Some(2000), None, None, None), Some(2000), BudgetSource::Input),
-            ((Some(2001), Some(9), None, None), Some(2001), BudgetSource::Input),
-            ((None, Some(500), Some(8), Some(7)), Some(500), BudgetSource::Key),
-            ((None, None, Some(8000), Some(7)), Some(8000), BudgetSource::Org),
-            ((None, None, None, Some(9500)), Some(9500), BudgetSource::ClientDefault),
+            (
+                (Some(1999), Some(9), Some(8), Some(7)),
+                Some(2000),
+                BudgetSource::Input,
+            ),
+            (
+                (Some(2000), None, None, None),
+                Some(2000),
+                BudgetSource::Input,
+            ),
+            (
+                (Some(2001), Some(9), None, None),
+                Some(2001),
+                BudgetSource::Input,
+            ),
+            (
+                (None, Some(500), Some(8), Some(7)),
+                Some(500),
+                BudgetSource::Key,
+            ),
+            (
+                (None, None, Some(8000), Some(7)),
+                Some(8000),
+                BudgetSource::Org,
+            ),
+            (
+                (None, None, None, Some(9500)),
+                Some(9500),
+                BudgetSource::ClientDefault,
+            ),
         ];
         for ((input, key, org, client_default), tokens, source) in table {
-            let sources = BudgetSources { input, key, org, client_default };
+            let sources = BudgetSources {
+                input,
+                key,
+                org,
+                client_default,
+            };
             assert_eq!(sources.resolve(), Budget { tokens, source }, "{sources:?}");
         }
     }

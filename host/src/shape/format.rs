@@ -46,7 +46,12 @@ pub(crate) fn select(kept: &Kept, selection: &Selection) -> Option<Shaped> {
             start..bytes.len()
         })
         .collect();
-    is_cut.then_some(Shaped { bytes, rows, header: Vec::new(), format: Format::Json })
+    is_cut.then_some(Shaped {
+        bytes,
+        rows,
+        header: Vec::new(),
+        format: Format::Json,
+    })
 }
 
 /// Makes a table of every kept row. None where no row has any of the columns: a table of nothing would hide them all.
@@ -79,7 +84,12 @@ pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Option<
             start..bytes.len()
         })
         .collect();
-    has_values.then_some(Shaped { bytes, rows, header, format })
+    has_values.then_some(Shaped {
+        bytes,
+        rows,
+        header,
+        format,
+    })
 }
 
 /// One cell: the content of a string, nothing for null and missing, and JSON for everything else. A path that finds
@@ -110,7 +120,10 @@ fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) ->
 
 /// Writes a cell as RFC 4180 wants it. Empty text is quoted, so that it differs from a missing value.
 fn write_cell(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
-    let is_plain = !text.is_empty() && !text.iter().any(|byte| *byte == delimiter || matches!(byte, b'"' | b'\r' | b'\n'));
+    let is_plain = !text.is_empty()
+        && !text
+            .iter()
+            .any(|byte| *byte == delimiter || matches!(byte, b'"' | b'\r' | b'\n'));
     if is_plain {
         out.extend_from_slice(text);
         return;
@@ -129,14 +142,23 @@ impl<'a> Page<'a> {
     /// The page as kept, in the form of the handler's document.
     pub(crate) fn of_kept(kept: &'a Kept) -> Self {
         let whole = kept.is_whole.then_some(kept.bytes.as_slice());
-        Self { bytes: &kept.bytes, rows: &kept.rows, whole, ..Self::frame(kept) }
+        Self {
+            bytes: &kept.bytes,
+            rows: &kept.rows,
+            whole,
+            ..Self::frame(kept)
+        }
     }
 
     /// The page with its rows in another form.
     pub(crate) fn of_shaped(kept: &'a Kept, shaped: &'a Shaped) -> Self {
         let (bytes, rows) = (&shaped.bytes, &shaped.rows);
         match shaped.format {
-            Format::Json => Self { bytes, rows, ..Self::frame(kept) },
+            Format::Json => Self {
+                bytes,
+                rows,
+                ..Self::frame(kept)
+            },
             Format::Csv | Format::Tsv => Self {
                 head: &shaped.header,
                 separator: b"\n",
@@ -152,11 +174,22 @@ impl<'a> Page<'a> {
     fn frame(kept: &'a Kept) -> Self {
         let (head, tail): (&[u8], &[u8]) = match kept.kind {
             Kind::Pushed => (b"[", b"]"),
-            _ => (&kept.bytes[kept.prefix.clone()], &kept.bytes[kept.suffix.clone()]),
+            _ => (
+                &kept.bytes[kept.prefix.clone()],
+                &kept.bytes[kept.suffix.clone()],
+            ),
         };
         let is_json = matches!(kept.kind, Kind::Array | Kind::Pushed);
         let separator = if is_json { b",\n".as_slice() } else { b"\n" };
-        Self { head, separator, tail, is_json, bytes: &[], rows: &[], whole: None }
+        Self {
+            head,
+            separator,
+            tail,
+            is_json,
+            bytes: &[],
+            rows: &[],
+            whole: None,
+        }
     }
 
     /// How many rows there are.
@@ -217,7 +250,8 @@ impl<'a> Page<'a> {
 }
 
 fn text(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).expect("documents and pushed rows are checked at intake, and cut between values only")
+    String::from_utf8(bytes)
+        .expect("documents and pushed rows are checked at intake, and cut between values only")
 }
 
 #[cfg(test)]
@@ -234,11 +268,25 @@ mod tests {
                 bytes.len() - row.len()..bytes.len()
             })
             .collect();
-        Kept { kind: Kind::Pushed, bytes, rows, prefix: 0..0, suffix: 0..0, is_whole: false, is_short: false }
+        Kept {
+            kind: Kind::Pushed,
+            bytes,
+            rows,
+            prefix: 0..0,
+            suffix: 0..0,
+            is_whole: false,
+            is_short: false,
+        }
     }
 
     fn columns(fields: &[(&str, &str)]) -> Vec<Column> {
-        fields.iter().map(|(name, field)| Column { name: (*name).into(), field: Path::new(field).unwrap() }).collect()
+        fields
+            .iter()
+            .map(|(name, field)| Column {
+                name: (*name).into(),
+                field: Path::new(field).unwrap(),
+            })
+            .collect()
     }
 
     #[test]
@@ -248,7 +296,13 @@ mod tests {
             r#"{"a":"","b":"NULL","c":"two\nlines","d":9007199254740993}"#,
             r#"{"gates":[{"v":"ok"},{"v":"no"}]}"#,
         ]);
-        let columns = columns(&[("a,1", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("v", "gates.v")]);
+        let columns = columns(&[
+            ("a,1", "a"),
+            ("b", "b"),
+            ("c", "c"),
+            ("d", "d"),
+            ("v", "gates.v"),
+        ]);
         let columns: Vec<&Column> = columns.iter().collect();
         let shaped = table(&kept, &columns, Format::Csv).unwrap();
         let page = Page::of_shaped(&kept, &shaped);
@@ -260,7 +314,13 @@ mod tests {
         assert_eq!(body.len(), page.bytes_with(3));
         let mut reader = csv::Reader::from_reader(body.as_bytes());
         assert_eq!(reader.headers().unwrap().get(0), Some("a,1"));
-        assert_eq!(reader.records().map(|record| record.unwrap().len()).collect::<Vec<_>>(), [5, 5, 5]);
+        assert_eq!(
+            reader
+                .records()
+                .map(|record| record.unwrap().len())
+                .collect::<Vec<_>>(),
+            [5, 5, 5]
+        );
     }
 
     #[test]
@@ -268,7 +328,10 @@ mod tests {
         let kept = kept(&[r#"{"a":"x\ty","b":"\\"}"#]);
         let columns = columns(&[("a", "a"), ("b", "b")]);
         let shaped = table(&kept, &columns.iter().collect::<Vec<_>>(), Format::Tsv).unwrap();
-        assert_eq!(Page::of_shaped(&kept, &shaped).body(1), "a\tb\n\"x\ty\"\t\\");
+        assert_eq!(
+            Page::of_shaped(&kept, &shaped).body(1),
+            "a\tb\n\"x\ty\"\t\\"
+        );
     }
 
     #[test]
@@ -278,13 +341,23 @@ mod tests {
         let shaped = table(&kept, &columns.iter().collect::<Vec<_>>(), Format::Csv).unwrap();
         let body = Page::of_shaped(&kept, &shaped).body(3);
         assert_eq!(body, "a\n\"\"\n1\n\"\"");
-        assert_eq!(csv::Reader::from_reader(body.as_bytes()).records().count(), 3);
+        assert_eq!(
+            csv::Reader::from_reader(body.as_bytes()).records().count(),
+            3
+        );
     }
 
     #[test]
     fn rows_without_any_of_the_columns_make_no_table() {
         let columns = columns(&[("a", "a")]);
-        assert!(table(&kept(&["1", "[]"]), &columns.iter().collect::<Vec<_>>(), Format::Csv).is_none());
+        assert!(
+            table(
+                &kept(&["1", "[]"]),
+                &columns.iter().collect::<Vec<_>>(),
+                Format::Csv
+            )
+            .is_none()
+        );
         assert!(table(&kept(&[]), &columns.iter().collect::<Vec<_>>(), Format::Csv).is_some());
     }
 

@@ -58,7 +58,15 @@ pub(crate) struct Kept {
 
 impl Kept {
     fn new(kind: Kind) -> Self {
-        Self { kind, bytes: Vec::new(), rows: Vec::new(), prefix: 0..0, suffix: 0..0, is_whole: false, is_short: false }
+        Self {
+            kind,
+            bytes: Vec::new(),
+            rows: Vec::new(),
+            prefix: 0..0,
+            suffix: 0..0,
+            is_whole: false,
+            is_short: false,
+        }
     }
 
     /// Whether the answer consists of rows, and not of one piece or nothing.
@@ -112,7 +120,11 @@ impl Intake {
         let is_live_only = ask.is_live_only.unwrap_or(policy.horizon.is_some());
         let mut intake = Self {
             kept: Kept::new(Kind::Empty),
-            window: Window::new(limit.map(|limit| limit as usize), policy.key.clone(), ask.cursor.as_ref()),
+            window: Window::new(
+                limit.map(|limit| limit as usize),
+                policy.key.clone(),
+                ask.cursor.as_ref(),
+            ),
             narrow: Narrow::new(policy, &ask.arguments, is_live_only),
             unseen: Unseen::new(ask.unseen_fields(policy)),
             attachments: Vec::new(),
@@ -146,20 +158,38 @@ impl Intake {
             return;
         }
         if let Err(error) = std::str::from_utf8(document) {
-            return self.fail(format!("the answer is not UTF-8: byte {} is 0x{:02x}", error.valid_up_to(), document[error.valid_up_to()]));
+            return self.fail(format!(
+                "the answer is not UTF-8: byte {} is 0x{:02x}",
+                error.valid_up_to(),
+                document[error.valid_up_to()]
+            ));
         }
         match rows::find(document, &self.rows) {
-            Err(error) => self.fail(format!("the answer does not have the declared rows: {error}")),
+            Err(error) => self.fail(format!(
+                "the answer does not have the declared rows: {error}"
+            )),
             Ok(Found::Array { open }) => {
                 let mut elements = json::elements(document, open);
                 let rows = self.admit(document, elements.by_ref().map_while(Result::ok));
                 let end = elements.end();
-                self.keep(document, Kind::Array, rows, 0..open + 1, end - 1..document.len());
+                self.keep(
+                    document,
+                    Kind::Array,
+                    rows,
+                    0..open + 1,
+                    end - 1..document.len(),
+                );
                 self.check_rows(document, open, end);
             }
             Ok(Found::Lines) => {
                 let rows = self.admit(document, rows::lines(document));
-                self.keep(document, Kind::Lines, rows, 0..0, document.len()..document.len());
+                self.keep(
+                    document,
+                    Kind::Lines,
+                    rows,
+                    0..0,
+                    document.len()..document.len(),
+                );
             }
             Ok(Found::Json(piece)) => {
                 self.rows_in = 1;
@@ -180,7 +210,11 @@ impl Intake {
     }
 
     /// Passes rows through the window; the ones of the page, and whether those are all.
-    fn admit(&mut self, document: &[u8], rows: impl Iterator<Item = Range<usize>>) -> (Vec<Range<usize>>, bool) {
+    fn admit(
+        &mut self,
+        document: &[u8],
+        rows: impl Iterator<Item = Range<usize>>,
+    ) -> (Vec<Range<usize>>, bool) {
         let mut kept = Vec::new();
         let mut is_all = true;
         for row in rows {
@@ -209,9 +243,19 @@ impl Intake {
     ) {
         let is_short = self.kept.is_short;
         self.kept = if is_all {
-            Kept { kind, bytes: document.to_vec(), rows, prefix, suffix, is_whole: true, is_short }
+            Kept {
+                kind,
+                bytes: document.to_vec(),
+                rows,
+                prefix,
+                suffix,
+                is_whole: true,
+                is_short,
+            }
         } else {
-            let mut bytes = Vec::with_capacity(prefix.len() + suffix.len() + rows.iter().map(Range::len).sum::<usize>());
+            let mut bytes = Vec::with_capacity(
+                prefix.len() + suffix.len() + rows.iter().map(Range::len).sum::<usize>(),
+            );
             let mut copy = |range: Range<usize>| {
                 let start = bytes.len();
                 bytes.extend_from_slice(&document[range]);
@@ -220,12 +264,25 @@ impl Intake {
             let prefix = copy(prefix);
             let rows = rows.into_iter().map(&mut copy).collect();
             let suffix = copy(suffix);
-            Kept { kind, rows, prefix, suffix, bytes, is_whole: false, is_short }
+            Kept {
+                kind,
+                rows,
+                prefix,
+                suffix,
+                bytes,
+                is_whole: false,
+                is_short,
+            }
         };
     }
 
     fn keep_piece(&mut self, document: &[u8], kind: Kind, piece: Range<usize>) {
-        self.kept = Kept { bytes: document.to_vec(), rows: vec![piece], is_whole: true, ..Kept::new(kind) };
+        self.kept = Kept {
+            bytes: document.to_vec(),
+            rows: vec![piece],
+            is_whole: true,
+            ..Kept::new(kind)
+        };
     }
 
     /// What is delivered must be JSON: the rows, and what is around them with an empty array in their place.
@@ -238,11 +295,15 @@ impl Intake {
             return self.fail_at(document, invalid);
         }
         let is_valid = |row: &Range<usize>| json::validate(&self.kept.bytes[row.clone()]).is_ok();
-        let Some(index) = self.kept.rows.iter().position(|row| !is_valid(row)) else { return };
+        let Some(index) = self.kept.rows.iter().position(|row| !is_valid(row)) else {
+            return;
+        };
         // Where the row stands in the document is only looked for once it is needed.
         let row = self.kept.row(index);
         let mut places = json::elements(document, open).map_while(Result::ok);
-        let Some(place) = places.find(|place| &document[place.clone()] == row) else { return };
+        let Some(place) = places.find(|place| &document[place.clone()] == row) else {
+            return;
+        };
         if let Err(mut invalid) = json::validate(row) {
             invalid.at += place.start;
             self.fail_at(document, invalid);
@@ -252,7 +313,9 @@ impl Intake {
     /// The document is not JSON, and where.
     fn fail_at(&mut self, document: &[u8], json::Invalid { at, what }: json::Invalid) {
         let path = json::path_at(document, at);
-        self.fail(format!("the answer is not valid JSON: {what} at {path} (byte {at})"));
+        self.fail(format!(
+            "the answer is not valid JSON: {what} at {path} (byte {at})"
+        ));
     }
 
     /// Takes whole rows, one JSON value a line.
@@ -294,16 +357,26 @@ impl Intake {
             return;
         }
         let start = self.kept.bytes.len();
-        if self.kept.is_short || start + row.len() > self.max_bytes || self.kept.rows.len() >= self.max_rows {
+        if self.kept.is_short
+            || start + row.len() > self.max_bytes
+            || self.kept.rows.len() >= self.max_rows
+        {
             self.kept.is_short = true;
             return;
         }
         if let Err(error) = std::str::from_utf8(row) {
-            return self.fail(format!("the answer is not UTF-8: byte {} of row {index} is 0x{:02x}", error.valid_up_to(), row[error.valid_up_to()]));
+            return self.fail(format!(
+                "the answer is not UTF-8: byte {} of row {index} is 0x{:02x}",
+                error.valid_up_to(),
+                row[error.valid_up_to()]
+            ));
         }
         if let Err(json::Invalid { at, what }) = json::validate(row) {
             let path = json::path_at(row, at);
-            return self.fail(format!("the answer is not valid JSON: {what} at $[{index}]{} (byte {at} of the row)", &path[1..]));
+            return self.fail(format!(
+                "the answer is not valid JSON: {what} at $[{index}]{} (byte {at} of the row)",
+                &path[1..]
+            ));
         }
         self.kept.bytes.extend_from_slice(row);
         self.kept.rows.push(start..self.kept.bytes.len());
@@ -317,7 +390,9 @@ impl Intake {
     /// The handler says what of the query it has applied.
     pub fn applied(&mut self, what: PushDown) {
         if self.has_begun {
-            return self.fail("the plugin said what it has applied after its first rows; expected it before them");
+            return self.fail(
+                "the plugin said what it has applied after its first rows; expected it before them",
+            );
         }
         if what.contains(PushDown::AFTER)
             && let Some(cursor) = &self.cursor
@@ -342,10 +417,14 @@ impl Intake {
             && let Err(error) = std::str::from_utf8(&embedded.data)
         {
             let (uri, at) = (super::refusal::excerpt(&embedded.uri), error.valid_up_to());
-            return self.fail(format!("the attachment {uri} is not UTF-8: byte {at} is 0x{:02x}", embedded.data[at]));
+            return self.fail(format!(
+                "the attachment {uri} is not UTF-8: byte {at} is 0x{:02x}",
+                embedded.data[at]
+            ));
         }
         // Every attachment also costs its envelope, so that many small ones are not free.
-        self.attachment_bytes += super::cap::attachment_bytes(&attachment) + ATTACHMENT_ENVELOPE_BYTES;
+        self.attachment_bytes +=
+            super::cap::attachment_bytes(&attachment) + ATTACHMENT_ENVELOPE_BYTES;
         if self.attachment_bytes > self.max_bytes {
             self.too_large = Some(self.attachment_bytes as u64);
             return;
@@ -360,7 +439,10 @@ impl Intake {
 
     /// Nothing more comes. A tool that declares what its rows are and hands over nothing has handed over no rows.
     pub(crate) fn close(&mut self) {
-        if self.kept.kind == Kind::Empty && self.attachments.is_empty() && (self.total.is_some() || self.declares_rows) {
+        if self.kept.kind == Kind::Empty
+            && self.attachments.is_empty()
+            && (self.total.is_some() || self.declares_rows)
+        {
             self.kept.kind = Kind::Pushed;
         }
     }

@@ -74,7 +74,12 @@ pub(crate) fn skip_value(text: &[u8], at: usize) -> Option<usize> {
         _ => {
             let length = text[at..]
                 .iter()
-                .position(|byte| matches!(byte, b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t' | b'"'))
+                .position(|byte| {
+                    matches!(
+                        byte,
+                        b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t' | b'"'
+                    )
+                })
                 .unwrap_or(text.len() - at);
             (length > 0).then_some(at + length)
         }
@@ -107,7 +112,12 @@ pub(crate) struct Broken {
 
 impl<'a> Items<'a> {
     fn new(text: &'a [u8], at: usize, close: u8) -> Self {
-        Self { text, at: at + 1, close, state: State::First }
+        Self {
+            text,
+            at: at + 1,
+            close,
+            state: State::First,
+        }
     }
 
     fn fail<T>(&mut self) -> Option<Result<T, Broken>> {
@@ -256,13 +266,28 @@ pub(crate) struct Invalid {
 
 /// Checks that `text` is one JSON value and nothing else.
 pub(crate) fn validate(text: &[u8]) -> Result<(), Invalid> {
-    serde_json::from_slice::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| {
-        let at = offset(text, error.line(), error.column());
-        let near = String::from_utf8_lossy(&text[at.min(text.len())..(at + 12).min(text.len())]).into_owned();
-        let reason = error.to_string();
-        let reason = reason.split(" at line").next().unwrap_or(&reason).to_owned();
-        Invalid { at, what: if near.is_empty() { reason } else { format!("{reason}, found `{near}`") } }
-    })
+    serde_json::from_slice::<serde::de::IgnoredAny>(text)
+        .map(drop)
+        .map_err(|error| {
+            let at = offset(text, error.line(), error.column());
+            let near =
+                String::from_utf8_lossy(&text[at.min(text.len())..(at + 12).min(text.len())])
+                    .into_owned();
+            let reason = error.to_string();
+            let reason = reason
+                .split(" at line")
+                .next()
+                .unwrap_or(&reason)
+                .to_owned();
+            Invalid {
+                at,
+                what: if near.is_empty() {
+                    reason
+                } else {
+                    format!("{reason}, found `{near}`")
+                },
+            }
+        })
 }
 
 /// The byte offset of a line and column as serde_json counts them: lines from 1, columns from 1 in bytes.
@@ -270,7 +295,9 @@ fn offset(text: &[u8], line: usize, column: usize) -> usize {
     let start = if line <= 1 {
         0
     } else {
-        memchr::memchr_iter(b'\n', text).nth(line - 2).map_or(0, |newline| newline + 1)
+        memchr::memchr_iter(b'\n', text)
+            .nth(line - 2)
+            .map_or(0, |newline| newline + 1)
     };
     (start + column.saturating_sub(1)).min(text.len())
 }
@@ -288,7 +315,12 @@ pub(crate) fn path_at(text: &[u8], at: usize) -> String {
                 .take_while(|member| member.value.start <= at)
                 .last()
                 .filter(|member| at <= member.value.end)
-                .map(|member| (format!(".{}", String::from_utf8_lossy(&text[member.key])), member.value.start)),
+                .map(|member| {
+                    (
+                        format!(".{}", String::from_utf8_lossy(&text[member.key])),
+                        member.value.start,
+                    )
+                }),
             Some(b'[') => elements(text, start)
                 .map_while(Result::ok)
                 .take_while(|element| element.start <= at)
@@ -318,25 +350,54 @@ mod tests {
     #[test]
     fn elements_are_found_whatever_they_hold() {
         let text = r#"[ 1 ,"a,]\"b" , {"x":[1,{"y":"}"}]},[], null,1e400 ]"#;
-        let found: Vec<_> = elements(text.as_bytes(), 0).collect::<Result<_, _>>().unwrap();
-        assert_eq!(strings(text, &found), ["1", r#""a,]\"b""#, r#"{"x":[1,{"y":"}"}]}"#, "[]", "null", "1e400"]);
+        let found: Vec<_> = elements(text.as_bytes(), 0)
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(
+            strings(text, &found),
+            [
+                "1",
+                r#""a,]\"b""#,
+                r#"{"x":[1,{"y":"}"}]}"#,
+                "[]",
+                "null",
+                "1e400"
+            ]
+        );
     }
 
     #[test]
     fn members_keep_duplicate_keys_and_escapes() {
         let text = r#"{"a":1,"a": 2 , "\u0062" :[3]}"#;
-        let found: Vec<_> = members(text.as_bytes(), 0).collect::<Result<_, _>>().unwrap();
-        assert_eq!(strings(text, &found.iter().map(|m| m.value.clone()).collect::<Vec<_>>()), ["1", "2", "[3]"]);
-        assert_eq!(name(&text.as_bytes()[found[2].key.clone()]).as_deref(), Some("b"));
+        let found: Vec<_> = members(text.as_bytes(), 0)
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(
+            strings(
+                text,
+                &found.iter().map(|m| m.value.clone()).collect::<Vec<_>>()
+            ),
+            ["1", "2", "[3]"]
+        );
+        assert_eq!(
+            name(&text.as_bytes()[found[2].key.clone()]).as_deref(),
+            Some("b")
+        );
     }
 
     #[test]
     fn a_text_that_breaks_off_is_an_error_with_its_place() {
         for text in ["[1,", "[1 2]", "[1,]", "[,1]", r#"["a"#, "[{]"] {
-            assert!(elements(text.as_bytes(), 0).any(|item| item.is_err()), "{text}");
+            assert!(
+                elements(text.as_bytes(), 0).any(|item| item.is_err()),
+                "{text}"
+            );
         }
         for text in [r#"{"a"}"#, r#"{"a":}"#, r#"{a:1}"#, r#"{"a":1"#] {
-            assert!(members(text.as_bytes(), 0).any(|item| item.is_err()), "{text}");
+            assert!(
+                members(text.as_bytes(), 0).any(|item| item.is_err()),
+                "{text}"
+            );
         }
     }
 

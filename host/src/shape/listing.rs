@@ -32,7 +32,10 @@ impl<T: Serialize> Listing<T> {
         for (index, item) in items.iter().enumerate() {
             let size = serde_json::to_string(item)?.len() + 1;
             if size > room {
-                bail!("item {} of the list is {size} bytes; a page of the list may have {room}", index + 1);
+                bail!(
+                    "item {} of the list is {size} bytes; a page of the list may have {room}",
+                    index + 1
+                );
             }
             if bytes + size > room {
                 starts.push(index);
@@ -46,7 +49,10 @@ impl<T: Serialize> Listing<T> {
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), starts: vec![0] }
+        Self {
+            items: Vec::new(),
+            starts: vec![0],
+        }
     }
 }
 
@@ -100,6 +106,9 @@ mod tests {
     #[test]
     fn an_item_that_is_too_large_is_an_error() {
         let error = Listing::new(vec!["x".repeat(9_000)], 10_000).unwrap_err();
-        assert_eq!(error.to_string(), "item 1 of the list is 9003 bytes; a page of the list may have 8000");
+        assert_eq!(
+            error.to_string(),
+            "item 1 of the list is 9003 bytes; a page of the list may have 8000"
+        );
     }
 }

@@ -33,7 +33,10 @@ pub use fit::{Budget, BudgetSources, MIN_BUDGET_TOKENS};
 pub use intake::{DEFAULT_INTAKE_BYTES, Intake, is_text};
 pub use listing::{Listing, ListingPage};
 pub use pipeline::{Call, OwnLimit, ToolFacts, shape};
-pub use policy::{DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy, undeclared};
+pub use policy::{
+    DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy,
+    undeclared,
+};
 pub use receipt::{Facts, source_name};
 pub use refusal::{Code, Field, MAX_REFUSAL_BYTES, Refusal, excerpt};
 pub use reply::Reply;

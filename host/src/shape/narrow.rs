@@ -81,12 +81,18 @@ impl Wanted {
     /// Whether a raw JSON value is one of these.
     fn contains(&self, raw: &[u8]) -> bool {
         match raw {
-            [b'"', inner @ .., b'"'] => json::name(inner).is_some_and(|text| self.strings.contains(&*text)),
+            [b'"', inner @ .., b'"'] => {
+                json::name(inner).is_some_and(|text| self.strings.contains(&*text))
+            }
             [b'-' | b'0'..=b'9', ..] if is_integer(raw) => {
-                self.has_text(raw) || !self.fractions.is_empty() && number(raw).is_some_and(|n| self.fractions.contains(&n))
+                self.has_text(raw)
+                    || !self.fractions.is_empty()
+                        && number(raw).is_some_and(|n| self.fractions.contains(&n))
             }
             [b'-' | b'0'..=b'9', ..] => {
-                self.has_text(raw) || !self.numbers.is_empty() && number(raw).is_some_and(|n| self.numbers.contains(&n))
+                self.has_text(raw)
+                    || !self.numbers.is_empty()
+                        && number(raw).is_some_and(|n| self.numbers.contains(&n))
             }
             _ => self.has_text(raw),
         }
@@ -100,7 +106,8 @@ impl Wanted {
 /// A number's value as something that can be hashed: its bits, with one zero.
 fn number(text: &[u8]) -> Option<u64> {
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (matches!(text.first(), Some(b'-' | b'0'..=b'9')) && number.is_finite()).then(|| (number + 0.0).to_bits())
+    (matches!(text.first(), Some(b'-' | b'0'..=b'9')) && number.is_finite())
+        .then(|| (number + 0.0).to_bits())
 }
 
 fn is_integer(text: &[u8]) -> bool {
@@ -128,27 +135,55 @@ impl Condition {
 impl Narrow {
     /// The conditions of a call: the policy's filters for which `arguments` has a value, and the horizon unless
     /// everything was asked for.
-    pub(crate) fn new(policy: &Policy, arguments: &serde_json::Map<String, Value>, is_live_only: bool) -> Self {
+    pub(crate) fn new(
+        policy: &Policy,
+        arguments: &serde_json::Map<String, Value>,
+        is_live_only: bool,
+    ) -> Self {
         let filters = policy
             .filters
             .iter()
             .filter_map(|filter| {
-                let value = arguments.get(&filter.argument).filter(|value| !value.is_null())?;
-                Some(Condition { field: filter.field.clone(), wanted: Wanted::of(value), keeps: true, trusts_missing: false })
+                let value = arguments
+                    .get(&filter.argument)
+                    .filter(|value| !value.is_null())?;
+                Some(Condition {
+                    field: filter.field.clone(),
+                    wanted: Wanted::of(value),
+                    keeps: true,
+                    trusts_missing: false,
+                })
             })
             .collect();
-        let horizon = policy.horizon.as_ref().filter(|_| is_live_only).map(|horizon| {
-            // The declaration has values as text: the content of a string, or the text of anything else.
-            let mut wanted = Wanted { strings: horizon.values.iter().cloned().collect(), ..Wanted::default() };
-            horizon.values.iter().for_each(|text| wanted.add_text(text.clone()));
-            Condition { field: horizon.field.clone(), wanted, keeps: horizon.values_are_live, trusts_missing: false }
-        });
+        let horizon = policy
+            .horizon
+            .as_ref()
+            .filter(|_| is_live_only)
+            .map(|horizon| {
+                // The declaration has values as text: the content of a string, or the text of anything else.
+                let mut wanted = Wanted {
+                    strings: horizon.values.iter().cloned().collect(),
+                    ..Wanted::default()
+                };
+                horizon
+                    .values
+                    .iter()
+                    .for_each(|text| wanted.add_text(text.clone()));
+                Condition {
+                    field: horizon.field.clone(),
+                    wanted,
+                    keeps: horizon.values_are_live,
+                    trusts_missing: false,
+                }
+            });
         Self { filters, horizon }
     }
 
     /// The handler applies the filters itself. What comes back is checked all the same, as far as it has the fields.
     pub(crate) fn trust_handler(&mut self) {
-        self.filters.iter_mut().for_each(|condition| condition.trusts_missing = true);
+        self.filters
+            .iter_mut()
+            .for_each(|condition| condition.trusts_missing = true);
     }
 
     /// Whether the caller filters.
@@ -180,7 +215,13 @@ mod tests {
     use super::*;
 
     fn holds(field: &str, wanted: &Value, row: &str) -> bool {
-        Condition { field: Path::new(field).unwrap(), wanted: Wanted::of(wanted), keeps: true, trusts_missing: false }.holds(row.as_bytes())
+        Condition {
+            field: Path::new(field).unwrap(),
+            wanted: Wanted::of(wanted),
+            keeps: true,
+            trusts_missing: false,
+        }
+        .holds(row.as_bytes())
     }
 
     #[test]
@@ -188,20 +229,36 @@ mod tests {
         assert!(holds("a", &json!("é\n"), r#"{"a":"\u00e9\n"}"#));
         assert!(holds("a", &json!(1), r#"{"a":1}"#));
         assert!(holds("a", &json!(1), r#"{"a":1.0}"#));
-        assert!(!holds("a", &json!(9007199254740992u64), r#"{"a":9007199254740993}"#));
+        assert!(!holds(
+            "a",
+            &json!(9007199254740992u64),
+            r#"{"a":9007199254740993}"#
+        ));
         assert!(holds("a", &json!(1.0), r#"{"a":1}"#));
         assert!(holds("a", &json!(0), r#"{"a":-0.0}"#));
         assert!(!holds("a", &json!("1"), r#"{"a":1}"#));
         assert!(!holds("a", &json!(true), r#"{"a":"true"}"#));
         assert!(holds("a", &json!(["x", "y"]), r#"{"a":"y"}"#));
         assert!(holds("tags", &json!("x"), r#"{"tags":["w","x"]}"#));
-        assert!(holds("gates.verdict", &json!("no"), r#"{"gates":[{"verdict":"ok"},{"verdict":"no"}]}"#));
+        assert!(holds(
+            "gates.verdict",
+            &json!("no"),
+            r#"{"gates":[{"verdict":"ok"},{"verdict":"no"}]}"#
+        ));
     }
 
     #[test]
     fn what_a_handler_filtered_is_checked_as_far_as_it_can_be() {
-        let condition = Condition { field: Path::new("a").unwrap(), wanted: Wanted::of(&json!("x")), keeps: true, trusts_missing: false };
-        let mut narrow = Narrow { filters: vec![condition], horizon: None };
+        let condition = Condition {
+            field: Path::new("a").unwrap(),
+            wanted: Wanted::of(&json!("x")),
+            keeps: true,
+            trusts_missing: false,
+        };
+        let mut narrow = Narrow {
+            filters: vec![condition],
+            horizon: None,
+        };
         assert_eq!(narrow.judge(b"{}"), Verdict::Filtered);
         narrow.trust_handler();
         assert_eq!(narrow.judge(b"{}"), Verdict::Matches);

@@ -94,10 +94,19 @@ impl Window {
     /// `limit` is none where the host does not page; then no cursor is ever needed.
     pub(crate) fn new(limit: Option<usize>, key: Option<Path>, after: Option<&Cursor>) -> Self {
         let resume = after.map(|cursor| match &cursor.place {
-            Place::Position { fingerprint } => {
-                Resume::Position { before: cursor.before, fingerprint: *fingerprint }
-            }
-            Place::Key { key, keys, sequence } => Resume::Key { hash: key.hash(), keys: *keys, sequence: *sequence },
+            Place::Position { fingerprint } => Resume::Position {
+                before: cursor.before,
+                fingerprint: *fingerprint,
+            },
+            Place::Key {
+                key,
+                keys,
+                sequence,
+            } => Resume::Key {
+                hash: key.hash(),
+                keys: *keys,
+                sequence: *sequence,
+            },
         });
         Self {
             limit,
@@ -166,12 +175,20 @@ impl Window {
             }
         }
         let is_full = self.limit.is_some_and(|limit| self.kept >= limit as u64);
-        let key = if self.limit.is_some() && !is_full { self.key.as_ref().and_then(|path| path.first(row)) } else { None };
+        let key = if self.limit.is_some() && !is_full {
+            self.key.as_ref().and_then(|path| path.first(row))
+        } else {
+            None
+        };
         let is_new = self.note_key(key, is_full);
         let is_before = match self.resume {
             None => false,
             Some(Resume::Position { before, .. }) => self.matched <= before,
-            Some(Resume::Key { hash, keys, sequence }) => {
+            Some(Resume::Key {
+                hash,
+                keys,
+                sequence,
+            }) => {
                 if key.is_some_and(|key| xxh3_64(key) == hash) && self.sequence(keys) == sequence {
                     self.resume = None;
                 }
@@ -196,7 +213,11 @@ impl Window {
                 0..=MAX_INLINE_KEY => KeyMark::Text(key.to_vec()),
                 _ => KeyMark::Hash(xxh3_64(key)),
             });
-            self.marks.push(Mark { key, keys, sequence });
+            self.marks.push(Mark {
+                key,
+                keys,
+                sequence,
+            });
         }
         true
     }
@@ -215,7 +236,9 @@ impl Window {
         if hash.is_some() && hash == self.skipped_key {
             self.starts_before = true;
         }
-        hash.is_some() && self.seen.len() < MAX_KEYS_SEEN && self.seen.insert(self.sequence(CONTEXT_KEYS as u8))
+        hash.is_some()
+            && self.seen.len() < MAX_KEYS_SEEN
+            && self.seen.insert(self.sequence(CONTEXT_KEYS as u8))
     }
 
     /// The hash of the last `keys` keys.
@@ -232,7 +255,9 @@ impl Window {
     pub(crate) fn is_full(&self, narrow: &Narrow) -> bool {
         narrow.is_empty()
             && !self.is_filtered_by_handler
-            && self.limit.is_some_and(|limit| self.matched > self.before + limit as u64)
+            && self
+                .limit
+                .is_some_and(|limit| self.matched > self.before + limit as u64)
             && self.marks.iter().all(|mark| mark.key.is_some())
     }
 
@@ -265,13 +290,19 @@ impl Window {
         // says it would has not limited anything.
         let is_cut = self.handler_limit == Some(self.raw);
         let is_complete = !self.is_stopped && !is_cut;
-        if is_cut && behind == 0 && self.limit.is_some() && (self.kept == 0 || self.is_continuation && is_at_start) {
+        if is_cut
+            && behind == 0
+            && self.limit.is_some()
+            && (self.kept == 0 || self.is_continuation && is_at_start)
+        {
             return Err(NoPage::CutShort);
         }
         let seen = self.skipped + self.raw;
         let total = match total {
             Some(total) => Some(total.max(seen)),
-            None => (is_complete && is_at_start && !self.is_filtered_by_handler).then_some(self.raw),
+            None => {
+                (is_complete && is_at_start && !self.is_filtered_by_handler).then_some(self.raw)
+            }
         };
         let mut filtered = self.filtered;
         // Where the rows that were not handed over belong: behind the page where nothing narrows, among the filtered
@@ -279,7 +310,9 @@ impl Window {
         let after = match total.map(|total| total - seen) {
             None => None,
             Some(0) => Some(behind),
-            Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler => Some(behind + unseen),
+            Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler => {
+                Some(behind + unseen)
+            }
             Some(unseen) if is_complete && is_at_start && self.is_filtered_by_handler => {
                 filtered += unseen;
                 Some(behind)
@@ -299,15 +332,23 @@ impl Window {
     }
 
     fn fingerprint(&self) -> u64 {
-        self.fingerprint.as_ref().map_or(0, |fingerprint| fingerprint.digest())
+        self.fingerprint
+            .as_ref()
+            .map_or(0, |fingerprint| fingerprint.digest())
     }
 
     /// Where the page after the first `delivered` kept rows begins. None where nothing was delivered.
     pub(crate) fn place_behind(&self, delivered: usize) -> Option<Place> {
         let mark = self.marks.get(delivered.checked_sub(1)?)?;
         Some(match &mark.key {
-            Some(key) => Place::Key { key: key.clone(), keys: mark.keys, sequence: mark.sequence },
-            None => Place::Position { fingerprint: self.fingerprint() },
+            Some(key) => Place::Key {
+                key: key.clone(),
+                keys: mark.keys,
+                sequence: mark.sequence,
+            },
+            None => Place::Position {
+                fingerprint: self.fingerprint(),
+            },
         })
     }
 }
@@ -316,20 +357,39 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn pass(rows: &[&str], limit: usize, key: bool, after: Option<&Cursor>) -> (Vec<String>, Window) {
+    fn pass(
+        rows: &[&str],
+        limit: usize,
+        key: bool,
+        after: Option<&Cursor>,
+    ) -> (Vec<String>, Window) {
         let key = key.then(|| Path::new("id").unwrap());
         let mut window = Window::new(Some(limit), key, after);
         let narrow = Narrow::default();
-        let kept = rows.iter().filter(|row| window.admit(row.as_bytes(), &narrow)).map(|row| (*row).to_owned()).collect();
+        let kept = rows
+            .iter()
+            .filter(|row| window.admit(row.as_bytes(), &narrow))
+            .map(|row| (*row).to_owned())
+            .collect();
         (kept, window)
     }
 
     fn next(window: &Window, delivered: usize) -> Cursor {
         let place = window.place_behind(delivered).unwrap();
-        Cursor { place, before: window.before + delivered as u64, carried: None }
+        Cursor {
+            place,
+            before: window.before + delivered as u64,
+            carried: None,
+        }
     }
 
-    const ROWS: [&str; 5] = [r#"{"id":1}"#, r#"{"id":2}"#, r#"{"id":3}"#, r#"{"id":4}"#, r#"{"id":5}"#];
+    const ROWS: [&str; 5] = [
+        r#"{"id":1}"#,
+        r#"{"id":2}"#,
+        r#"{"id":3}"#,
+        r#"{"id":4}"#,
+        r#"{"id":5}"#,
+    ];
 
     #[test]
     fn a_keyed_page_resumes_behind_its_row_when_others_come_and_go() {
@@ -338,7 +398,10 @@ mod tests {
         let grown = [ROWS.as_slice(), &[r#"{"id":6}"#]].concat();
         let (kept, window) = pass(&grown, 2, true, Some(&cursor));
         assert_eq!(kept, [ROWS[2], ROWS[3]]);
-        assert_eq!(window.finish(None, &Narrow::default()).unwrap().after, Some(2));
+        assert_eq!(
+            window.finish(None, &Narrow::default()).unwrap().after,
+            Some(2)
+        );
     }
 
     #[test]
@@ -346,13 +409,29 @@ mod tests {
         let (_, window) = pass(&ROWS, 3, true, None);
         let cursor = next(&window, 3);
         let shuffled = [ROWS[3], ROWS[1], ROWS[0], ROWS[2], ROWS[4]];
-        assert_eq!(pass(&shuffled, 3, true, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::KeyGone));
-        assert_eq!(pass(&ROWS[..2], 3, true, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::KeyGone));
+        assert_eq!(
+            pass(&shuffled, 3, true, Some(&cursor))
+                .1
+                .finish(None, &Narrow::default()),
+            Err(NoPage::KeyGone)
+        );
+        assert_eq!(
+            pass(&ROWS[..2], 3, true, Some(&cursor))
+                .1
+                .finish(None, &Narrow::default()),
+            Err(NoPage::KeyGone)
+        );
     }
 
     #[test]
     fn the_same_key_twice_is_told_apart_by_what_came_before() {
-        let rows = [r#"{"id":1}"#, r#"{"id":2,"n":1}"#, r#"{"id":3}"#, r#"{"id":2,"n":2}"#, r#"{"id":4}"#];
+        let rows = [
+            r#"{"id":1}"#,
+            r#"{"id":2,"n":1}"#,
+            r#"{"id":3}"#,
+            r#"{"id":2,"n":2}"#,
+            r#"{"id":4}"#,
+        ];
         let (_, window) = pass(&rows, 4, true, None);
         let (kept, _) = pass(&rows, 4, true, Some(&next(&window, 4)));
         assert_eq!(kept, [rows[4]]);
@@ -361,7 +440,9 @@ mod tests {
     #[test]
     fn keys_that_repeat_in_a_pattern_do_not_lead_back_to_an_earlier_row() {
         // Case D9: every context of eight keys comes again and again.
-        let rows: Vec<String> = (0..60).map(|row| format!("{{\"id\":{},\"row\":{row}}}", row % 3)).collect();
+        let rows: Vec<String> = (0..60)
+            .map(|row| format!("{{\"id\":{},\"row\":{row}}}", row % 3))
+            .collect();
         let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
         let (mut walked, window) = pass(&rows, 7, true, None);
         let mut cursor = next(&window, 7);
@@ -385,7 +466,12 @@ mod tests {
         let (kept, window) = pass(&ROWS, 2, false, Some(&cursor));
         assert_eq!(kept, [ROWS[2], ROWS[3]]);
         assert!(window.finish(None, &Narrow::default()).is_ok());
-        assert_eq!(pass(&ROWS[..4], 2, false, Some(&cursor)).1.finish(None, &Narrow::default()), Err(NoPage::Changed));
+        assert_eq!(
+            pass(&ROWS[..4], 2, false, Some(&cursor))
+                .1
+                .finish(None, &Narrow::default()),
+            Err(NoPage::Changed)
+        );
     }
 
     #[test]
@@ -406,12 +492,21 @@ mod tests {
                 window.admit(row.as_bytes(), &Narrow::default());
             }
             let counts = window.finish(total, &Narrow::default()).unwrap();
-            assert_eq!((counts.total, counts.before, counts.kept, counts.after), (total, 2, 2, after));
+            assert_eq!(
+                (counts.total, counts.before, counts.kept, counts.after),
+                (total, 2, 2, after)
+            );
             assert!(counts.has_more);
         }
     }
 
-    fn limited(rows: &[&str], limit: usize, handler_limit: u64, after: Option<&Cursor>, total: Option<u64>) -> Result<Counts, NoPage> {
+    fn limited(
+        rows: &[&str],
+        limit: usize,
+        handler_limit: u64,
+        after: Option<&Cursor>,
+        total: Option<u64>,
+    ) -> Result<Counts, NoPage> {
         let mut window = Window::new(Some(limit), Some(Path::new("id").unwrap()), after);
         window.is_limited_by_handler(handler_limit);
         if let Some(cursor) = after {
@@ -427,34 +522,56 @@ mod tests {
     fn a_page_that_the_handler_limits_is_not_taken_for_everything() {
         // Cases D1 and D11: 2 of 2, or 2 of 980?
         let counts = limited(&ROWS[..2], 2, 2, None, None).unwrap();
-        assert_eq!((counts.total, counts.matched, counts.after, counts.has_more), (None, None, None, true));
+        assert_eq!(
+            (counts.total, counts.matched, counts.after, counts.has_more),
+            (None, None, None, true)
+        );
         // One row more than asked for would have come, had there been one.
         let counts = limited(&ROWS[..2], 2, 3, None, None).unwrap();
-        assert_eq!((counts.total, counts.after, counts.has_more), (Some(2), Some(0), false));
+        assert_eq!(
+            (counts.total, counts.after, counts.has_more),
+            (Some(2), Some(0), false)
+        );
         // Case A19: the limit is ignored, and so everything is here.
         let counts = limited(&ROWS, 2, 2, None, None).unwrap();
-        assert_eq!((counts.total, counts.kept, counts.after, counts.has_more), (Some(5), 2, Some(3), true));
+        assert_eq!(
+            (counts.total, counts.kept, counts.after, counts.has_more),
+            (Some(5), 2, Some(3), true)
+        );
         let counts = limited(&ROWS[..3], 2, 3, None, Some(980)).unwrap();
-        assert_eq!((counts.total, counts.matched, counts.after, counts.has_more), (Some(980), Some(980), Some(978), true));
+        assert_eq!(
+            (counts.total, counts.matched, counts.after, counts.has_more),
+            (Some(980), Some(980), Some(978), true)
+        );
     }
 
     #[test]
     fn a_handler_that_says_it_starts_behind_the_cursor_and_does_not_is_found_out() {
         let (_, window) = pass(&ROWS, 2, true, None);
         let cursor = next(&window, 2);
-        assert_eq!(limited(&ROWS[..3], 2, 3, Some(&cursor), None), Err(NoPage::StartsBefore));
+        assert_eq!(
+            limited(&ROWS[..3], 2, 3, Some(&cursor), None),
+            Err(NoPage::StartsBefore)
+        );
         assert!(limited(&ROWS[2..5], 2, 3, Some(&cursor), None).is_ok());
     }
 
     #[test]
     fn a_handler_that_limits_its_rows_and_starts_over_leaves_no_gap_in_silence() {
         let (_, window) = pass(&ROWS, 2, true, None);
-        let mut again = Window::new(Some(2), Some(Path::new("id").unwrap()), Some(&next(&window, 2)));
+        let mut again = Window::new(
+            Some(2),
+            Some(Path::new("id").unwrap()),
+            Some(&next(&window, 2)),
+        );
         again.is_limited_by_handler(3);
         for row in &ROWS[..3] {
             again.admit(row.as_bytes(), &Narrow::default());
         }
-        assert_eq!(again.finish(None, &Narrow::default()), Err(NoPage::CutShort));
+        assert_eq!(
+            again.finish(None, &Narrow::default()),
+            Err(NoPage::CutShort)
+        );
     }
 
     #[test]
@@ -465,7 +582,10 @@ mod tests {
             window.admit(row.as_bytes(), &Narrow::default());
         }
         let counts = window.finish(Some(40), &Narrow::default()).unwrap();
-        assert_eq!((counts.total, counts.matched, counts.filtered, counts.after), (Some(40), Some(3), 37, Some(1)));
+        assert_eq!(
+            (counts.total, counts.matched, counts.filtered, counts.after),
+            (Some(40), Some(3), 37, Some(1))
+        );
         assert_eq!(window.finish(None, &Narrow::default()).unwrap().total, None);
     }
 }

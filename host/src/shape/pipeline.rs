@@ -75,7 +75,10 @@ fn answer(mut intake: Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
     if let Some(bytes) = intake.too_large {
         return Err(cap::not_taken_in(bytes, &intake, call));
     }
-    let counts = intake.window.finish(intake.total, &intake.narrow).map_err(|no_page| refuse_page(no_page, call))?;
+    let counts = intake
+        .window
+        .finish(intake.total, &intake.narrow)
+        .map_err(|no_page| refuse_page(no_page, call))?;
     let attachments = std::mem::take(&mut intake.attachments);
     let mut notices = Notices::default();
     let shaped = narrow_fields(&intake, call, &mut notices)?;
@@ -83,12 +86,24 @@ fn answer(mut intake: Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
         Some(shaped) => Page::of_shaped(&intake.kept, shaped),
         None => Page::of_kept(&intake.kept),
     };
-    let fitted = Fitted::new(&Account { intake: &intake, call, counts: &counts, notices }, &page);
+    let fitted = Fitted::new(
+        &Account {
+            intake: &intake,
+            call,
+            counts: &counts,
+            notices,
+        },
+        &page,
+    );
     seal(&intake, call, &counts, &page, fitted, attachments)
 }
 
 /// The view, `fields` or table of this call, applied to the page; none where rows go out as they came in.
-fn narrow_fields(intake: &Intake, call: &Call<'_>, notices: &mut Notices) -> Result<Option<Shaped>, Refusal> {
+fn narrow_fields(
+    intake: &Intake,
+    call: &Call<'_>,
+    notices: &mut Notices,
+) -> Result<Option<Shaped>, Refusal> {
     let (kept, policy, ask) = (&intake.kept, call.policy, call.ask);
     if !kept.has_fields() {
         return check_is_not_asked_for_fields(kept, call).map(|()| None);
@@ -100,7 +115,10 @@ fn narrow_fields(intake: &Intake, call: &Call<'_>, notices: &mut Notices) -> Res
             let name = policy.published(HostArgument::Format).unwrap_or("format");
             Refusal::new(
                 Code::InvalidAnswer,
-                excerpt(&format!("no row of this answer has any of the columns {}; leave {name} out", columns.join(", "))),
+                excerpt(&format!(
+                    "no row of this answer has any of the columns {}; leave {name} out",
+                    columns.join(", ")
+                )),
             )
         })?;
         notices.beside_table = beside_rows(kept);
@@ -108,12 +126,18 @@ fn narrow_fields(intake: &Intake, call: &Call<'_>, notices: &mut Notices) -> Res
     }
     if !ask.fields.is_empty() {
         if let Some((unknown, names)) = intake.unseen.first().filter(|_| intake.rows_in > 0) {
-            return Err(unknown_field(policy, unknown.text(), valid_names(policy, names)));
+            return Err(unknown_field(
+                policy,
+                unknown.text(),
+                valid_names(policy, names),
+            ));
         }
         return Ok(format::select(kept, &Selection::new(&ask.fields)));
     }
     let name = ask.detail.as_deref().unwrap_or(policy.default_view());
-    let Some(view) = policy.view(name) else { return Ok(None) };
+    let Some(view) = policy.view(name) else {
+        return Ok(None);
+    };
     let shaped = format::select(kept, &view.selection);
     if ask.detail.is_none() && shaped.is_some() {
         notices.default_view = Some(view.name.clone());
@@ -131,9 +155,10 @@ fn check_is_not_asked_for_fields(kept: &Kept, call: &Call<'_>) -> Result<(), Ref
         None
     };
     match asked {
-        Some(name) if kept.kind != Kind::Empty => {
-            Err(Refusal::new(Code::InvalidAnswer, format!("this answer is text, which has no fields; leave {name} out")))
-        }
+        Some(name) if kept.kind != Kind::Empty => Err(Refusal::new(
+            Code::InvalidAnswer,
+            format!("this answer is text, which has no fields; leave {name} out"),
+        )),
         _ => Ok(()),
     }
 }
@@ -143,7 +168,11 @@ fn beside_rows(kept: &Kept) -> Vec<String> {
     if kept.kind != Kind::Array {
         return Vec::new();
     }
-    let envelope = [&kept.bytes[kept.prefix.clone()], &kept.bytes[kept.suffix.clone()]].concat();
+    let envelope = [
+        &kept.bytes[kept.prefix.clone()],
+        &kept.bytes[kept.suffix.clone()],
+    ]
+    .concat();
     let rows_at = kept.prefix.len() - 1;
     let mut names = Vec::new();
     let mut place = String::new();
@@ -159,9 +188,17 @@ fn beside_rows(kept: &Kept) -> Vec<String> {
             }
         };
         match envelope[at] {
-            b'{' => json::members(&envelope, at).map_while(Result::ok).for_each(|member| {
-                note(shorten(&String::from_utf8_lossy(&envelope[member.key]), MAX_NAME_BYTES), member.value);
-            }),
+            b'{' => json::members(&envelope, at)
+                .map_while(Result::ok)
+                .for_each(|member| {
+                    note(
+                        shorten(
+                            &String::from_utf8_lossy(&envelope[member.key]),
+                            MAX_NAME_BYTES,
+                        ),
+                        member.value,
+                    );
+                }),
             _ => json::elements(&envelope, at)
                 .map_while(Result::ok)
                 .enumerate()
@@ -186,9 +223,13 @@ fn chosen_columns<'a>(policy: &'a Policy, asked: &[Path]) -> Result<Vec<&'a Colu
     asked
         .iter()
         .map(|path| {
-            policy.columns.iter().find(|column| column.name == path.text() || column.field == *path).ok_or_else(|| {
-                unknown_field(policy, path.text(), policy.columns().map(str::to_owned))
-            })
+            policy
+                .columns
+                .iter()
+                .find(|column| column.name == path.text() || column.field == *path)
+                .ok_or_else(|| {
+                    unknown_field(policy, path.text(), policy.columns().map(str::to_owned))
+                })
         })
         .collect()
 }
@@ -196,21 +237,45 @@ fn chosen_columns<'a>(policy: &'a Policy, asked: &[Path]) -> Result<Vec<&'a Colu
 /// The names that rows have, and the nested fields that declarations name.
 fn valid_names(policy: &Policy, names: &BTreeSet<String>) -> impl Iterator<Item = String> {
     let declared = policy.known_fields();
-    let declared: Vec<String> = declared.into_iter().filter(|field| !names.contains(*field)).map(str::to_owned).collect();
-    names.iter().cloned().collect::<Vec<_>>().into_iter().chain(declared)
+    let declared: Vec<String> = declared
+        .into_iter()
+        .filter(|field| !names.contains(*field))
+        .map(str::to_owned)
+        .collect();
+    names
+        .iter()
+        .cloned()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .chain(declared)
 }
 
 fn unknown_field(policy: &Policy, name: &str, valid: impl Iterator<Item = String>) -> Refusal {
     let argument = policy.published(HostArgument::Fields).unwrap_or("fields");
     let valid: Vec<String> = valid.collect();
-    let valid = if valid.is_empty() { String::from("none: the rows are no objects") } else { valid.join(", ") };
-    Refusal::invalid_argument(argument, format!("{argument}: unknown field {}; valid names: {valid}", shorten(name, 200)))
+    let valid = if valid.is_empty() {
+        String::from("none: the rows are no objects")
+    } else {
+        valid.join(", ")
+    };
+    Refusal::invalid_argument(
+        argument,
+        format!(
+            "{argument}: unknown field {}; valid names: {valid}",
+            shorten(name, 200)
+        ),
+    )
 }
 
 fn refuse_page(no_page: NoPage, call: &Call<'_>) -> Refusal {
-    let after = call.policy.published(HostArgument::After).unwrap_or("after");
+    let after = call
+        .policy
+        .published(HostArgument::After)
+        .unwrap_or("after");
     let what = match no_page {
-        NoPage::KeyGone => "the row behind which this page begins is gone, or the rows now come in another order",
+        NoPage::KeyGone => {
+            "the row behind which this page begins is gone, or the rows now come in another order"
+        }
         NoPage::Changed => "the rows have changed since the page before",
         NoPage::StartsBefore => {
             let message = "the plugin says that it starts behind the cursor, and handed over the row of the cursor again";
@@ -246,8 +311,15 @@ impl Fitted {
             let (mut facts, receipt) = account.of(rows);
             // Nothing makes this page smaller any more: its tokens need no count.
             let is_last = counts.is_none() || rows <= 1;
-            if is_last && page.bytes_with(rows) * copies as usize >= call.policy.cap_bytes as usize {
-                return Self { rows, body: String::new(), facts: facts.text(), body_tokens: 0, receipt };
+            if is_last && page.bytes_with(rows) * copies as usize >= call.policy.cap_bytes as usize
+            {
+                return Self {
+                    rows,
+                    body: String::new(),
+                    facts: facts.text(),
+                    body_tokens: 0,
+                    receipt,
+                };
             }
             let body = page.body(rows);
             let body_tokens = tokens::count(&body);
@@ -259,8 +331,17 @@ impl Fitted {
                 rows = fit::without(counts, rows, excess.div_ceil(copies));
                 continue;
             }
-            let receipt = Receipt { approx_tokens: facts.approx_tokens, ..receipt };
-            return Self { rows, body, facts: facts.text(), body_tokens, receipt };
+            let receipt = Receipt {
+                approx_tokens: facts.approx_tokens,
+                ..receipt
+            };
+            return Self {
+                rows,
+                body,
+                facts: facts.text(),
+                body_tokens,
+                receipt,
+            };
         }
     }
 }
@@ -278,7 +359,13 @@ fn seal(
     fitted: Fitted,
     attachments: Vec<Attachment>,
 ) -> Result<Reply, Refusal> {
-    let Fitted { rows, body, facts, body_tokens, mut receipt } = fitted;
+    let Fitted {
+        rows,
+        body,
+        facts,
+        body_tokens,
+        mut receipt,
+    } = fitted;
     let copies = copies(call) as usize;
     let attachment_bytes: usize = attachments.iter().map(cap::attachment_bytes).sum();
     let body_bytes = page.bytes_with(rows);
@@ -300,9 +387,16 @@ fn seal(
         return Err(refused.refusal());
     }
     let kept = &intake.kept;
-    let matched = if kept.has_rows() { intake.window.matched() } else { intake.rows_in };
+    let matched = if kept.has_rows() {
+        intake.window.matched()
+    } else {
+        intake.rows_in
+    };
     let page_bytes: u64 = kept.rows.iter().map(|row| row.len() as u64).sum();
-    let passage = |stage, (rows_in, rows_out): (u64, u64), (bytes_in, bytes_out): (u64, u64), tokens_out| Passage {
+    let passage = |stage,
+                   (rows_in, rows_out): (u64, u64),
+                   (bytes_in, bytes_out): (u64, u64),
+                   tokens_out| Passage {
         stage,
         rows_in,
         rows_out,
@@ -312,13 +406,45 @@ fn seal(
         tokens_out,
     };
     let (on_page, out) = (page.len() as u64, rows as u64);
-    let matched_bytes = if kept.has_rows() { intake.window.matched_bytes() } else { intake.bytes_in };
+    let matched_bytes = if kept.has_rows() {
+        intake.window.matched_bytes()
+    } else {
+        intake.bytes_in
+    };
     receipt.passages = vec![
-        passage(Stage::Narrow, (intake.rows_in, matched), (intake.bytes_in, matched_bytes), None),
-        passage(Stage::Page, (matched, on_page), (matched_bytes, page_bytes), None),
-        passage(Stage::Fit, (on_page, out), (page.bytes_with(page.len()) as u64, body_bytes as u64), Some(body_tokens)),
-        passage(Stage::Cap, (out, out), (bytes as u64, bytes as u64), Some(receipt.approx_tokens)),
+        passage(
+            Stage::Narrow,
+            (intake.rows_in, matched),
+            (intake.bytes_in, matched_bytes),
+            None,
+        ),
+        passage(
+            Stage::Page,
+            (matched, on_page),
+            (matched_bytes, page_bytes),
+            None,
+        ),
+        passage(
+            Stage::Fit,
+            (on_page, out),
+            (page.bytes_with(page.len()) as u64, body_bytes as u64),
+            Some(body_tokens),
+        ),
+        passage(
+            Stage::Cap,
+            (out, out),
+            (bytes as u64, bytes as u64),
+            Some(receipt.approx_tokens),
+        ),
     ];
     let is_json = matches!(kept.kind, Kind::Array | Kind::Pushed | Kind::Json);
-    Ok(Reply::answer(facts, body, call.ask.format, is_json, call.tool.has_structured_copy, attachments, receipt))
+    Ok(Reply::answer(
+        facts,
+        body,
+        call.ask.format,
+        is_json,
+        call.tool.has_structured_copy,
+        attachments,
+        receipt,
+    ))
 }

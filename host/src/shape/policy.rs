@@ -44,8 +44,15 @@ pub enum HostArgument {
 
 impl HostArgument {
     /// All of them, in the order in which they are published.
-    pub const ALL: [Self; 7] =
-        [Self::Limit, Self::After, Self::Detail, Self::Fields, Self::Horizon, Self::Format, Self::MaxTokens];
+    pub const ALL: [Self; 7] = [
+        Self::Limit,
+        Self::After,
+        Self::Detail,
+        Self::Fields,
+        Self::Horizon,
+        Self::Format,
+        Self::MaxTokens,
+    ];
 
     /// The name under which it is published unless the operator renames it.
     pub fn name(self) -> &'static str {
@@ -62,7 +69,9 @@ impl HostArgument {
 
     /// The argument of that name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|argument| argument.name() == name)
+        Self::ALL
+            .into_iter()
+            .find(|argument| argument.name() == name)
     }
 }
 
@@ -108,11 +117,21 @@ pub(crate) struct Pointer {
 impl Pointer {
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let tokens = match text.strip_prefix('/') {
-            Some(rest) => rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect(),
+            Some(rest) => rest
+                .split('/')
+                .map(|token| token.replace("~1", "/").replace("~0", "~"))
+                .collect(),
             None if text.is_empty() => Vec::new(),
-            None => return Err(format!("`{text}` is not a JSON pointer: expected it to be empty or to begin with `/`")),
+            None => {
+                return Err(format!(
+                    "`{text}` is not a JSON pointer: expected it to be empty or to begin with `/`"
+                ));
+            }
         };
-        Ok(Self { text: text.to_owned(), tokens })
+        Ok(Self {
+            text: text.to_owned(),
+            tokens,
+        })
     }
 }
 
@@ -156,12 +175,19 @@ impl Policy {
     ) -> Result<Self, String> {
         let rows = match &shape.rows {
             contract::RowSource::Automatic => Rows::Automatic,
-            contract::RowSource::Pointer(pointer) => Rows::Pointer(Pointer::new(pointer).map_err(|e| format!("rows: {e}"))?),
+            contract::RowSource::Pointer(pointer) => {
+                Rows::Pointer(Pointer::new(pointer).map_err(|e| format!("rows: {e}"))?)
+            }
             contract::RowSource::Lines => Rows::Lines,
             contract::RowSource::Whole => Rows::Whole,
         };
-        let path = |what: &str, text: &str| Path::new(text).map_err(|error| format!("{what}: {error}"));
-        let key = shape.key.as_deref().map(|key| path("key", key)).transpose()?;
+        let path =
+            |what: &str, text: &str| Path::new(text).map_err(|error| format!("{what}: {error}"));
+        let key = shape
+            .key
+            .as_deref()
+            .map(|key| path("key", key))
+            .transpose()?;
         let horizon = shape
             .horizon
             .as_ref()
@@ -182,20 +208,34 @@ impl Policy {
         for view in &shape.views {
             let what = format!("view `{}`", view.name);
             if view.name == FULL {
-                return Err(format!("{what}: `full` always exists and takes nothing away; it is not declared"));
+                return Err(format!(
+                    "{what}: `full` always exists and takes nothing away; it is not declared"
+                ));
             }
             let is_name = |name: &str| {
-                !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+                !name.is_empty()
+                    && name.bytes().all(|b| {
+                        b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_'
+                    })
             };
             if !is_name(&view.name) || views.iter().any(|other: &View| other.name == view.name) {
-                return Err(format!("{what}: expected a name of its own, of lower-case letters, digits, `-` and `_`"));
+                return Err(format!(
+                    "{what}: expected a name of its own, of lower-case letters, digits, `-` and `_`"
+                ));
             }
-            let fields =
-                view.fields.iter().map(|field| path(&what, field)).collect::<Result<Vec<_>, _>>()?;
+            let fields = view
+                .fields
+                .iter()
+                .map(|field| path(&what, field))
+                .collect::<Result<Vec<_>, _>>()?;
             if fields.is_empty() {
                 return Err(format!("{what}: expected at least one field"));
             }
-            views.push(View { name: view.name.clone(), selection: Selection::new(&fields), fields });
+            views.push(View {
+                name: view.name.clone(),
+                selection: Selection::new(&fields),
+                fields,
+            });
         }
         if let Some(default) = shape.default_view.as_deref().filter(|name| *name != FULL)
             && !views.iter().any(|view| view.name == default)
@@ -205,19 +245,33 @@ impl Policy {
         let columns = shape
             .columns
             .iter()
-            .map(|column| Ok::<_, String>(Column { name: column.name.clone(), field: path("column", &column.field)? }))
+            .map(|column| {
+                Ok::<_, String>(Column {
+                    name: column.name.clone(),
+                    field: path("column", &column.field)?,
+                })
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let filters = shape
             .filters
             .iter()
             .map(|filter| {
                 if !own_arguments.contains(&filter.argument.as_str()) {
-                    return Err(format!("filter: the input schema has no argument `{}`", filter.argument));
+                    return Err(format!(
+                        "filter: the input schema has no argument `{}`",
+                        filter.argument
+                    ));
                 }
-                Ok(Filter { argument: filter.argument.clone(), field: path("filter", &filter.field)? })
+                Ok(Filter {
+                    argument: filter.argument.clone(),
+                    field: path("filter", &filter.field)?,
+                })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let page = shape.page.unwrap_or(contract::Page { default_limit: DEFAULT_LIMIT, max_limit: MAX_LIMIT });
+        let page = shape.page.unwrap_or(contract::Page {
+            default_limit: DEFAULT_LIMIT,
+            max_limit: MAX_LIMIT,
+        });
         if page.default_limit == 0 || page.max_limit < page.default_limit {
             return Err(format!(
                 "page: expected 1 ≤ default-limit ≤ max-limit, found {} and {}",
@@ -226,7 +280,9 @@ impl Policy {
         }
         let cap_bytes = shape.cap_bytes.unwrap_or(default_cap_bytes);
         if cap_bytes < MIN_CAP_BYTES {
-            return Err(format!("cap-bytes: expected at least {MIN_CAP_BYTES}, since a refusal must pass, found {cap_bytes}"));
+            return Err(format!(
+                "cap-bytes: expected at least {MIN_CAP_BYTES}, since a refusal must pass, found {cap_bytes}"
+            ));
         }
         let mut policy = Self {
             rows,
@@ -244,7 +300,12 @@ impl Policy {
         };
         policy.published = policy.publish(own_arguments, names)?;
         let is_own = |name: &String| own_arguments.contains(&name.as_str());
-        policy.own = policy.published.iter().filter(|(_, name)| is_own(name)).map(|(argument, _)| *argument).collect();
+        policy.own = policy
+            .published
+            .iter()
+            .filter(|(_, name)| is_own(name))
+            .map(|(argument, _)| *argument)
+            .collect();
         Ok(policy)
     }
 
@@ -258,7 +319,9 @@ impl Policy {
         let mut published: BTreeMap<HostArgument, String> = BTreeMap::new();
         for argument in HostArgument::ALL {
             let has_meaning = match argument {
-                HostArgument::Limit | HostArgument::After | HostArgument::MaxTokens => self.rows != Rows::Whole,
+                HostArgument::Limit | HostArgument::After | HostArgument::MaxTokens => {
+                    self.rows != Rows::Whole
+                }
                 // Lines have no fields; one piece may be anything, unless views say that it is an object.
                 HostArgument::Fields => match self.rows {
                     Rows::Whole => !self.views.is_empty(),
@@ -275,10 +338,17 @@ impl Policy {
             };
             let is_own = own_arguments.contains(&name.as_str());
             if is_own && names.contains_key(&argument) {
-                return Err(format!("argument `{}`: the tool has an argument `{name}` of its own", argument.name()));
+                return Err(format!(
+                    "argument `{}`: the tool has an argument `{name}` of its own",
+                    argument.name()
+                ));
             }
             if let Some((other, _)) = published.iter().find(|(_, other)| **other == name) {
-                return Err(format!("argument `{}`: `{name}` is already the name of `{}`", argument.name(), other.name()));
+                return Err(format!(
+                    "argument `{}`: `{name}` is already the name of `{}`",
+                    argument.name(),
+                    other.name()
+                ));
             }
             if has_meaning && (!is_own || self.is_applied_by_handler(argument)) {
                 published.insert(argument, name);
@@ -315,13 +385,18 @@ impl Policy {
     /// Whether something is declared that only rows can have.
     pub(crate) fn declares_rows(&self) -> bool {
         let is_declared = self.key.is_some() || self.horizon.is_some() || !self.filters.is_empty();
-        self.rows != Rows::Whole && (is_declared || !self.views.is_empty() || !self.columns.is_empty())
+        self.rows != Rows::Whole
+            && (is_declared || !self.views.is_empty() || !self.columns.is_empty())
     }
 
     /// The fields by which the host pages and narrows.
     pub(crate) fn needed_fields(&self) -> impl Iterator<Item = &str> {
         let horizon = self.horizon.iter().map(|horizon| &horizon.field);
-        self.key.iter().chain(horizon).chain(self.filters.iter().map(|filter| &filter.field)).map(Path::text)
+        self.key
+            .iter()
+            .chain(horizon)
+            .chain(self.filters.iter().map(|filter| &filter.field))
+            .map(Path::text)
     }
 
     /// The name under which an argument of the host is published; `None` where it is not.
@@ -341,7 +416,12 @@ impl Policy {
 
     /// Names of the views with their fields; `full`, which has every field, comes last.
     pub fn views(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
-        let declared = self.views.iter().map(|view| (view.name.as_str(), view.fields.iter().map(Path::text).collect()));
+        let declared = self.views.iter().map(|view| {
+            (
+                view.name.as_str(),
+                view.fields.iter().map(Path::text).collect(),
+            )
+        });
         declared.chain((!self.views.is_empty()).then_some((FULL, Vec::new())))
     }
 
@@ -352,7 +432,9 @@ impl Policy {
 
     /// What the default horizon hides, if there is one.
     pub fn excluded(&self) -> Option<&str> {
-        self.horizon.as_ref().map(|horizon| horizon.excluded.as_str())
+        self.horizon
+            .as_ref()
+            .map(|horizon| horizon.excluded.as_str())
     }
 
     /// Rows of a page by default, and at most.
@@ -374,7 +456,12 @@ impl Policy {
     pub(crate) fn known_fields(&self) -> Vec<&str> {
         let mut fields: Vec<&str> = Vec::new();
         let views = self.views.iter().flat_map(|view| &view.fields);
-        for path in self.key.iter().chain(views).chain(self.columns.iter().map(|column| &column.field)) {
+        for path in self
+            .key
+            .iter()
+            .chain(views)
+            .chain(self.columns.iter().map(|column| &column.field))
+        {
             if !fields.contains(&path.text()) {
                 fields.push(path.text());
             }

@@ -18,7 +18,9 @@ use super::refusal::MAX_REFUSAL_BYTES;
 use super::reply::Reply;
 use super::select::{Path, Selection};
 use super::{DEFAULT_INTAKE_BYTES, json as scan, tokens};
-use crate::contract::{Accepted, Attachment, Blob, Column, Filter, Horizon, PushDown, Receipt, RowSource, Shape, View};
+use crate::contract::{
+    Accepted, Attachment, Blob, Column, Filter, Horizon, PushDown, Receipt, RowSource, Shape, View,
+};
 
 /// One generated row, and what the model has to know of it.
 #[derive(Debug, Clone)]
@@ -73,12 +75,19 @@ impl Step {
     }
 
     fn refusal(&self) -> Option<Value> {
-        self.reply.refusal().map(|_| serde_json::from_str(self.reply.body()).unwrap())
+        self.reply
+            .refusal()
+            .map(|_| serde_json::from_str(self.reply.body()).unwrap())
     }
 }
 
 const STATES: [&str; 3] = ["open", "gated", "merged"];
-const COLUMNS: [(&str, &str); 4] = [("id", "id"), ("state, now", "state"), ("note", "note"), ("a", "nested.a")];
+const COLUMNS: [(&str, &str); 4] = [
+    ("id", "id"),
+    ("state, now", "state"),
+    ("note", "note"),
+    ("a", "nested.a"),
+];
 
 fn declared(case: &Case) -> Shape {
     let is_text = matches!(case.layout, Layout::Lines);
@@ -87,7 +96,10 @@ fn declared(case: &Case) -> Shape {
         Layout::Lines => RowSource::Lines,
         _ => RowSource::Automatic,
     };
-    let columns = COLUMNS.iter().map(|(name, field)| Column { name: (*name).into(), field: (*field).into() });
+    let columns = COLUMNS.iter().map(|(name, field)| Column {
+        name: (*name).into(),
+        field: (*field).into(),
+    });
     Shape {
         rows,
         key: case.is_keyed.then(|| "id".into()),
@@ -96,10 +108,16 @@ fn declared(case: &Case) -> Shape {
             live: Accepted::NoneOf(vec!["merged".into()]),
             excluded: "merged rows".into(),
         }),
-        views: vec![View { name: "summary".into(), fields: vec!["id".into(), "state".into(), "nested.a".into()] }],
+        views: vec![View {
+            name: "summary".into(),
+            fields: vec!["id".into(), "state".into(), "nested.a".into()],
+        }],
         default_view: case.has_default_view.then(|| "summary".into()),
         columns: columns.collect(),
-        filters: vec![Filter { argument: "state".into(), field: "state".into() }],
+        filters: vec![Filter {
+            argument: "state".into(),
+            field: "state".into(),
+        }],
         cap_bytes: Some(case.cap),
         ..undeclared()
     }
@@ -107,24 +125,46 @@ fn declared(case: &Case) -> Shape {
 
 impl Case {
     fn policy(&self) -> Policy {
-        Policy::new(&declared(self), 262_144, &["state", "topic", "remark"], &BTreeMap::new()).unwrap()
+        Policy::new(
+            &declared(self),
+            262_144,
+            &["state", "topic", "remark"],
+            &BTreeMap::new(),
+        )
+        .unwrap()
     }
 
     fn tool(&self) -> ToolFacts {
-        ToolFacts { name: "rows".into(), narrowing: Vec::new(), own_limit: None, has_structured_copy: self.has_copy }
+        ToolFacts {
+            name: "rows".into(),
+            narrowing: Vec::new(),
+            own_limit: None,
+            has_structured_copy: self.has_copy,
+        }
     }
 
     /// The document, where the answer is one.
     fn document(&self) -> Option<String> {
         let texts: Vec<&str> = self.rows.iter().map(|row| row.text.as_str()).collect();
         let space = if self.is_pretty { "\n  " } else { "" };
-        let array = format!("[{space}{}{space}]", texts.join(if self.is_pretty { " ,\n  " } else { "," }));
+        let array = format!(
+            "[{space}{}{space}]",
+            texts.join(if self.is_pretty { " ,\n  " } else { "," })
+        );
         match self.layout {
             Layout::Root => Some(format!("{space}{array}{space}")),
             Layout::Nested { .. } => Some(format!(
                 "{{\"n\":0.10,{space}\"page\":{{\"größe\":9007199254740993,\"items\":{space}{array},\"tags\":[\"x\",1e400]}},\"end\":null}}"
             )),
-            Layout::Lines => Some(format!("{}{}", texts.join("\n"), if self.is_pretty && !texts.is_empty() { "\n" } else { "" })),
+            Layout::Lines => Some(format!(
+                "{}{}",
+                texts.join("\n"),
+                if self.is_pretty && !texts.is_empty() {
+                    "\n"
+                } else {
+                    ""
+                }
+            )),
             Layout::Pushed(_) => None,
         }
     }
@@ -138,7 +178,8 @@ impl Case {
                 intake.rows(b"");
                 while !rest.is_empty() {
                     let piece = (*pieces.next().unwrap()).min(rest.len());
-                    let texts: Vec<&str> = rest[..piece].iter().map(|row| row.text.as_str()).collect();
+                    let texts: Vec<&str> =
+                        rest[..piece].iter().map(|row| row.text.as_str()).collect();
                     intake.rows(texts.join("\n").as_bytes());
                     rest = &rest[piece..];
                 }
@@ -151,10 +192,27 @@ impl Case {
     fn call(&self, policy: &Policy, arguments: &Map<String, Value>) -> Step {
         let signer = Signer::new([7; 32]);
         let required = [String::from("topic")];
-        let ask = Ask::read(policy, &signer, "acme", "rows", &required, arguments.clone())
-            .unwrap_or_else(|refusal| panic!("{arguments:?} is refused: {}", refusal.text()));
-        let sources = BudgetSources { input: ask.max_tokens(), org: self.org_budget, ..BudgetSources::default() };
-        let call = Call { policy, tool: &self.tool(), ask: &ask, signer: &signer, budget: sources.resolve() };
+        let ask = Ask::read(
+            policy,
+            &signer,
+            "acme",
+            "rows",
+            &required,
+            arguments.clone(),
+        )
+        .unwrap_or_else(|refusal| panic!("{arguments:?} is refused: {}", refusal.text()));
+        let sources = BudgetSources {
+            input: ask.max_tokens(),
+            org: self.org_budget,
+            ..BudgetSources::default()
+        };
+        let call = Call {
+            policy,
+            tool: &self.tool(),
+            ask: &ask,
+            signer: &signer,
+            budget: sources.resolve(),
+        };
         let reply = shape(self.intake(policy, &ask), &call);
         Step { ask, reply }
     }
@@ -170,12 +228,24 @@ impl Case {
                 Some(refusal) => refusal.get("next").cloned(),
                 None => {
                     let facts = step.facts();
-                    let alone = facts.get("next_after").map(|after| json!({"after": after, "topic": self.arguments["topic"]}));
+                    let alone = facts
+                        .get("next_after")
+                        .map(|after| json!({"after": after, "topic": self.arguments["topic"]}));
                     let next = facts.get("next").cloned();
                     // Arguments that are too long for a cursor are the only case in which it is not enough.
-                    let is_enough = next == alone || step.ask.carried(&step.ask.arguments).values().all(|value| value.to_string().len() < 100);
-                    let mut next = if is_enough && !self.follows_next { alone } else { next };
-                    if let (Some(Value::Object(next)), Some(limit)) = (&mut next, self.other_limit) {
+                    let is_enough = next == alone
+                        || step
+                            .ask
+                            .carried(&step.ask.arguments)
+                            .values()
+                            .all(|value| value.to_string().len() < 100);
+                    let mut next = if is_enough && !self.follows_next {
+                        alone
+                    } else {
+                        next
+                    };
+                    if let (Some(Value::Object(next)), Some(limit)) = (&mut next, self.other_limit)
+                    {
                         next.insert("limit".into(), limit.into());
                     }
                     next
@@ -186,7 +256,10 @@ impl Case {
                 Some(Value::Object(next)) => arguments = next,
                 _ => return steps,
             }
-            assert!(steps.len() < 3 * self.rows.len() + 10, "the walk does not end");
+            assert!(
+                steps.len() < 3 * self.rows.len() + 10,
+                "the walk does not end"
+            );
         }
     }
 
@@ -196,12 +269,16 @@ impl Case {
         if states.is_some_and(|states| !states.contains(&json!(row.state))) {
             return Some(true);
         }
-        let is_live_only = !matches!(self.layout, Layout::Lines) && self.arguments.get("horizon") != Some(&json!("all"));
+        let is_live_only = !matches!(self.layout, Layout::Lines)
+            && self.arguments.get("horizon") != Some(&json!("all"));
         (is_live_only && row.state == Some("merged")).then_some(false)
     }
 
     fn matching(&self) -> Vec<&Row> {
-        self.rows.iter().filter(|row| self.is_filtered(row).is_none()).collect()
+        self.rows
+            .iter()
+            .filter(|row| self.is_filtered(row).is_none())
+            .collect()
     }
 
     /// The rows in a body, as text.
@@ -211,11 +288,21 @@ impl Case {
             Layout::Nested { .. } => "/page/items",
             _ => "",
         };
-        let open = pointer.split('/').skip(1).fold(scan::skip_space(body.as_bytes(), 0), |at, name| {
-            let mut members = scan::members(body.as_bytes(), at).map(Result::unwrap);
-            members.find(|member| &body[member.key.clone()] == name).unwrap().value.start
-        });
-        scan::elements(body.as_bytes(), open).map(|element| body[element.unwrap()].to_owned()).collect()
+        let open =
+            pointer
+                .split('/')
+                .skip(1)
+                .fold(scan::skip_space(body.as_bytes(), 0), |at, name| {
+                    let mut members = scan::members(body.as_bytes(), at).map(Result::unwrap);
+                    members
+                        .find(|member| &body[member.key.clone()] == name)
+                        .unwrap()
+                        .value
+                        .start
+                });
+        scan::elements(body.as_bytes(), open)
+            .map(|element| body[element.unwrap()].to_owned())
+            .collect()
     }
 }
 
@@ -240,8 +327,22 @@ fn selected(ask: &Ask, policy: &Policy, layout: &Layout, row: &str) -> String {
 fn value() -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
         prop::sample::select(vec![
-            "9007199254740993", "1e400", "0.10", "-0", "1E+2", "null", "true", "\"\"", "\"NULL\"", "\"a,b\\tc\"",
-            "\"say \\\"hi\\\"\\r\\n\"", "\"\\u00e9\\ud83d\\ude00\"", "\"語龘鱻\"", "\"👩‍👩‍👧 🇩🇪\"", "[ ]", "{ }",
+            "9007199254740993",
+            "1e400",
+            "0.10",
+            "-0",
+            "1E+2",
+            "null",
+            "true",
+            "\"\"",
+            "\"NULL\"",
+            "\"a,b\\tc\"",
+            "\"say \\\"hi\\\"\\r\\n\"",
+            "\"\\u00e9\\ud83d\\ude00\"",
+            "\"語龘鱻\"",
+            "\"👩‍👩‍👧 🇩🇪\"",
+            "[ ]",
+            "{ }",
         ])
         .prop_map(str::to_owned),
         any::<i64>().prop_map(|number| number.to_string()),
@@ -249,11 +350,16 @@ fn value() -> impl Strategy<Value = String> {
     ];
     scalar.prop_recursive(2, 6, 3, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(|items| format!("[{}]", items.join(","))),
-            prop::collection::vec((prop::sample::select(vec!["a", "b", "größe"]), inner), 0..3).prop_map(|members| {
-                let members: Vec<String> = members.iter().map(|(name, value)| format!("\"{name}\" : {value}")).collect();
-                format!("{{ {} }}", members.join(" , "))
-            }),
+            prop::collection::vec(inner.clone(), 0..3)
+                .prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec((prop::sample::select(vec!["a", "b", "größe"]), inner), 0..3)
+                .prop_map(|members| {
+                    let members: Vec<String> = members
+                        .iter()
+                        .map(|(name, value)| format!("\"{name}\" : {value}"))
+                        .collect();
+                    format!("{{ {} }}", members.join(" , "))
+                }),
         ]
     })
 }
@@ -261,25 +367,42 @@ fn value() -> impl Strategy<Value = String> {
 /// A row: an object with a key, mostly a state, and whatever else; now and then a scalar.
 fn row(keys: u32, is_line: bool, weight: usize) -> impl Strategy<Value = Row> {
     let state = prop::option::weighted(0.9, prop::sample::select(STATES.to_vec()));
-    let members = prop::collection::vec((prop::sample::select(vec!["note", "nested", "größe", "nested", "\\u006eote"]), value()), 0..4);
+    let members = prop::collection::vec(
+        (
+            prop::sample::select(vec!["note", "nested", "größe", "nested", "\\u006eote"]),
+            value(),
+        ),
+        0..4,
+    );
     let heavy = prop_oneof![
         6 => Just(0), 3 => 0..200usize, 1 => 0..weight,
     ];
-    let object = (0..keys, state, members, heavy, any::<bool>()).prop_map(move |(key, state, members, heavy, is_spaced)| {
-        let mut parts = vec![format!("\"id\":{key}")];
-        parts.extend(state.map(|state| format!("\"state\":\"{state}\"")));
-        parts.extend(members.iter().map(|(name, value)| format!("\"{name}\":{value}")));
-        if heavy > 0 {
-            parts.push(format!("\"prose\":\"{}\"", "words ".repeat(heavy / 6)));
-        }
-        let joint = match (is_spaced, is_line) {
-            (true, true) => ", ",
-            (true, false) => ",\n    ",
-            (false, _) => ",",
-        };
-        Row { text: format!("{{{}}}", parts.join(joint)), state }
-    });
-    let scalar = value().prop_filter("rows without a state", |value| !value.contains("state")).prop_map(|text| Row { text, state: None });
+    let object = (0..keys, state, members, heavy, any::<bool>()).prop_map(
+        move |(key, state, members, heavy, is_spaced)| {
+            let mut parts = vec![format!("\"id\":{key}")];
+            parts.extend(state.map(|state| format!("\"state\":\"{state}\"")));
+            parts.extend(
+                members
+                    .iter()
+                    .map(|(name, value)| format!("\"{name}\":{value}")),
+            );
+            if heavy > 0 {
+                parts.push(format!("\"prose\":\"{}\"", "words ".repeat(heavy / 6)));
+            }
+            let joint = match (is_spaced, is_line) {
+                (true, true) => ", ",
+                (true, false) => ",\n    ",
+                (false, _) => ",",
+            };
+            Row {
+                text: format!("{{{}}}", parts.join(joint)),
+                state,
+            }
+        },
+    );
+    let scalar = value()
+        .prop_filter("rows without a state", |value| !value.contains("state"))
+        .prop_map(|text| Row { text, state: None });
     prop_oneof![19 => object, 1 => scalar]
 }
 
@@ -298,21 +421,25 @@ fn arguments(is_text: bool) -> impl Strategy<Value = Map<String, Value>> {
         // Now and then longer than a cursor can carry.
         prop::option::weighted(0.1, prop_oneof![Just(10), Just(300usize)]),
     );
-    optional.prop_map(move |(limit, detail, fields, horizon, format, states, max_tokens, note)| {
-        let mut arguments = Map::from_iter([(String::from("topic"), Value::from("fleet"))]);
-        let mut add = |name: &str, value: Option<Value>| arguments.extend(value.map(|value| (name.to_owned(), value)));
-        add("limit", limit.map(Value::from));
-        add("max_tokens", max_tokens.map(Value::from));
-        add("remark", note.map(|length| "r".repeat(length).into()));
-        if !is_text {
-            add("detail", detail.map(Value::from));
-            add("fields", fields.map(Value::from));
-            add("horizon", horizon.map(Value::from));
-            add("format", format.map(Value::from));
-            add("state", states.map(Value::from));
-        }
-        arguments
-    })
+    optional.prop_map(
+        move |(limit, detail, fields, horizon, format, states, max_tokens, note)| {
+            let mut arguments = Map::from_iter([(String::from("topic"), Value::from("fleet"))]);
+            let mut add = |name: &str, value: Option<Value>| {
+                arguments.extend(value.map(|value| (name.to_owned(), value)))
+            };
+            add("limit", limit.map(Value::from));
+            add("max_tokens", max_tokens.map(Value::from));
+            add("remark", note.map(|length| "r".repeat(length).into()));
+            if !is_text {
+                add("detail", detail.map(Value::from));
+                add("fields", fields.map(Value::from));
+                add("horizon", horizon.map(Value::from));
+                add("format", format.map(Value::from));
+                add("state", states.map(Value::from));
+            }
+            arguments
+        },
+    )
 }
 
 fn case() -> impl Strategy<Value = Case> {
@@ -324,48 +451,76 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     let count = prop_oneof![0..5usize, 20..60usize, 0..300usize];
     // Keys that are unique are written over those that are not.
-    let keys = (any::<bool>(), any::<bool>(), prop_oneof![Just(1u32), 2..6u32, 1..1000u32]);
-    let size = (8_000..40_000u32, prop_oneof![Just(300usize), Just(3_000), Just(20_000)]);
-    (layout, count, keys, size).prop_flat_map(|(layout, count, (is_keyed, is_unique, keys), (cap, weight))| {
-        let is_line = matches!(layout, Layout::Lines | Layout::Pushed(_));
-        let is_text = matches!(layout, Layout::Lines);
-        let rest = (
-            any::<bool>(),
-            any::<bool>(),
-            prop::bool::weighted(0.2),
-            prop::option::weighted(0.4, 1..4_000u64),
-            arguments(is_text),
-            prop::option::weighted(0.2, 1..60u64),
-            any::<bool>(),
-        );
-        (prop::collection::vec(row(keys, is_line, weight), count), rest).prop_map(move |(mut rows, rest)| {
-            let (is_pretty, has_default_view, has_copy, org_budget, arguments, other_limit, follows_next) = rest;
-            if is_unique {
-                for (index, row) in rows.iter_mut().enumerate().filter(|(_, row)| row.text.starts_with("{\"id\":")) {
-                    let rest = row.text.find([',', '}']).unwrap();
-                    row.text = format!("{{\"id\":\"row-{index}\"{}", &row.text[rest..]);
-                }
-            }
-            if matches!(layout, Layout::Nested { is_declared: false }) {
-                // The automatic rule knows an array of objects by its first one.
-                let first = Row { text: "{\"id\":\"first\",\"state\":\"open\"}".into(), state: Some("open") };
-                rows.insert(0, first);
-            }
-            Case {
-                rows,
-                layout: layout.clone(),
-                is_pretty,
-                is_keyed,
-                has_default_view,
-                has_copy,
-                cap,
-                org_budget,
-                arguments,
-                other_limit,
-                follows_next,
-            }
-        })
-    })
+    let keys = (
+        any::<bool>(),
+        any::<bool>(),
+        prop_oneof![Just(1u32), 2..6u32, 1..1000u32],
+    );
+    let size = (
+        8_000..40_000u32,
+        prop_oneof![Just(300usize), Just(3_000), Just(20_000)],
+    );
+    (layout, count, keys, size).prop_flat_map(
+        |(layout, count, (is_keyed, is_unique, keys), (cap, weight))| {
+            let is_line = matches!(layout, Layout::Lines | Layout::Pushed(_));
+            let is_text = matches!(layout, Layout::Lines);
+            let rest = (
+                any::<bool>(),
+                any::<bool>(),
+                prop::bool::weighted(0.2),
+                prop::option::weighted(0.4, 1..4_000u64),
+                arguments(is_text),
+                prop::option::weighted(0.2, 1..60u64),
+                any::<bool>(),
+            );
+            (
+                prop::collection::vec(row(keys, is_line, weight), count),
+                rest,
+            )
+                .prop_map(move |(mut rows, rest)| {
+                    let (
+                        is_pretty,
+                        has_default_view,
+                        has_copy,
+                        org_budget,
+                        arguments,
+                        other_limit,
+                        follows_next,
+                    ) = rest;
+                    if is_unique {
+                        for (index, row) in rows
+                            .iter_mut()
+                            .enumerate()
+                            .filter(|(_, row)| row.text.starts_with("{\"id\":"))
+                        {
+                            let rest = row.text.find([',', '}']).unwrap();
+                            row.text = format!("{{\"id\":\"row-{index}\"{}", &row.text[rest..]);
+                        }
+                    }
+                    if matches!(layout, Layout::Nested { is_declared: false }) {
+                        // The automatic rule knows an array of objects by its first one.
+                        let first = Row {
+                            text: "{\"id\":\"first\",\"state\":\"open\"}".into(),
+                            state: Some("open"),
+                        };
+                        rows.insert(0, first);
+                    }
+                    Case {
+                        rows,
+                        layout: layout.clone(),
+                        is_pretty,
+                        is_keyed,
+                        has_default_view,
+                        has_copy,
+                        cap,
+                        org_budget,
+                        arguments,
+                        other_limit,
+                        follows_next,
+                    }
+                })
+        },
+    )
 }
 
 /// A call of this case that is a mistake by the model: a table where no row of the page has a column.

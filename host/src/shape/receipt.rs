@@ -78,9 +78,15 @@ impl Account<'_> {
         let dropped = if has_rows { counts.kept - returned } else { 0 };
         let has_more = has_rows && (counts.has_more || dropped > 0);
         let mut said = Vec::new();
-        let (next_after, next) = if has_more { self.next(rows, &mut said) } else { (None, None) };
+        let (next_after, next) = if has_more {
+            self.next(rows, &mut said)
+        } else {
+            (None, None)
+        };
         if has_more && next_after.is_none() && counts.kept == 0 {
-            said.push(String::from("The tool says that there are more rows, but handed over none behind these."));
+            said.push(String::from(
+                "The tool says that there are more rows, but handed over none behind these.",
+            ));
         }
         if has_rows {
             self.say_horizon(&mut said);
@@ -95,7 +101,11 @@ impl Account<'_> {
             hidden: counts.hidden,
             filtered: counts.filtered,
             before: counts.before,
-            after: if has_rows { counts.after.map(|after| after + dropped) } else { Some(0) },
+            after: if has_rows {
+                counts.after.map(|after| after + dropped)
+            } else {
+                Some(0)
+            },
             passages: Vec::new(),
             notices: said.clone(),
             approx_tokens: 0,
@@ -120,17 +130,36 @@ impl Account<'_> {
     }
 
     /// The cursor of the page behind `rows` rows and the call that gets it.
-    fn next(&self, rows: usize, said: &mut Vec<String>) -> (Option<String>, Option<Map<String, Value>>) {
+    fn next(
+        &self,
+        rows: usize,
+        said: &mut Vec<String>,
+    ) -> (Option<String>, Option<Map<String, Value>>) {
         let (counts, policy, ask) = (self.counts, self.call.policy, self.call.ask);
-        let Some(name) = policy.published(HostArgument::After) else { return (None, None) };
-        let Some(place) = self.intake.window.place_behind(rows) else { return (None, None) };
+        let Some(name) = policy.published(HostArgument::After) else {
+            return (None, None);
+        };
+        let Some(place) = self.intake.window.place_behind(rows) else {
+            return (None, None);
+        };
         let (first, last) = (counts.before + 1, counts.before + rows as u64);
-        let cursor = Cursor { place, before: last, carried: Some(ask.carried(&ask.arguments)) };
+        let cursor = Cursor {
+            place,
+            before: last,
+            carried: Some(ask.carried(&ask.arguments)),
+        };
         let (text, is_carried) = self.call.signer.seal(&ask.binding, &cursor);
-        let mut next: Map<String, Value> = if is_carried { ask.required.clone() } else { ask.arguments.clone() };
+        let mut next: Map<String, Value> = if is_carried {
+            ask.required.clone()
+        } else {
+            ask.arguments.clone()
+        };
         next.insert(name.to_owned(), text.clone().into());
         let is_short_enough = Value::Object(next.clone()).to_string().len() <= MAX_NEXT_BYTES;
-        let of = counts.matched.map_or_else(|| String::from("an unknown number"), |matched| matched.to_string());
+        let of = counts.matched.map_or_else(
+            || String::from("an unknown number"),
+            |matched| matched.to_string(),
+        );
         let default = match policy.published(HostArgument::Limit) {
             Some(limit) if ask.limit.is_none() && rows as u64 == counts.kept => {
                 format!(" ({limit} was not provided: {})", policy.page.default_limit)
@@ -148,7 +177,9 @@ impl Account<'_> {
 
     fn say_horizon(&self, said: &mut Vec<String>) {
         let policy = self.call.policy;
-        let Some(horizon) = &policy.horizon else { return };
+        let Some(horizon) = &policy.horizon else {
+            return;
+        };
         match policy.published(HostArgument::Horizon) {
             Some(name) if self.call.ask.is_live_only.is_none() => said.push(format!(
                 "This query used the default live-only horizon because \"{name}\" was not provided ({} are excluded). If \
@@ -193,7 +224,9 @@ impl Account<'_> {
             (_, false) => "narrow the call",
         };
         let rows = if dropped == 1 { "row" } else { "rows" };
-        format!("The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}.")
+        format!(
+            "The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}."
+        )
     }
 }
 

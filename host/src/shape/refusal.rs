@@ -97,7 +97,10 @@ impl Code {
 
     /// Whether the same call may succeed when it is made again.
     pub fn is_retryable(self) -> bool {
-        matches!(self, Self::InvokeTimeout | Self::Busy | Self::QuotaExceeded | Self::Unavailable)
+        matches!(
+            self,
+            Self::InvokeTimeout | Self::Busy | Self::QuotaExceeded | Self::Unavailable
+        )
     }
 
     /// The status of the HTTP API.
@@ -108,7 +111,11 @@ impl Code {
             Self::StaleCursor => 410,
             Self::ResponseTooLarge => 413,
             Self::Busy | Self::QuotaExceeded => 429,
-            Self::Internal | Self::OutOfFuel | Self::OutOfMemory | Self::PluginTrapped | Self::InvalidAnswer => 502,
+            Self::Internal
+            | Self::OutOfFuel
+            | Self::OutOfMemory
+            | Self::PluginTrapped
+            | Self::InvalidAnswer => 502,
             Self::Unavailable => 503,
             Self::InvokeTimeout => 504,
         }
@@ -194,12 +201,19 @@ impl Refusal {
 
     /// One argument is wrong. `message` says what was expected and what was found.
     pub fn invalid_argument(name: &str, message: String) -> Self {
-        Self::invalid_arguments(vec![Field { name: name.to_owned(), message }])
+        Self::invalid_arguments(vec![Field {
+            name: name.to_owned(),
+            message,
+        }])
     }
 
     /// Arguments are wrong.
     pub fn invalid_arguments(fields: Vec<Field>) -> Self {
-        let message = fields.iter().map(|field| excerpt(&field.message)).collect::<Vec<_>>().join("; ");
+        let message = fields
+            .iter()
+            .map(|field| excerpt(&field.message))
+            .collect::<Vec<_>>()
+            .join("; ");
         Self::new(Code::InvalidArguments, excerpt(&message)).with_fields(fields)
     }
 
@@ -221,12 +235,20 @@ impl Refusal {
         if refusal.fields.len() > MAX_FIELDS {
             let more = refusal.fields.len() - MAX_FIELDS;
             refusal.fields.truncate(MAX_FIELDS);
-            refusal.fields.push(Field { name: "…".into(), message: format!("{more} more") });
+            refusal.fields.push(Field {
+                name: "…".into(),
+                message: format!("{more} more"),
+            });
         }
-        let text = |refusal: &Self| serde_json::to_string(refusal).expect("a refusal has string keys only");
+        let text = |refusal: &Self| {
+            serde_json::to_string(refusal).expect("a refusal has string keys only")
+        };
         let mut out = text(&refusal);
         if out.len() >= MAX_REFUSAL_BYTES {
-            refusal.fields.iter_mut().for_each(|field| field.message = String::from("…"));
+            refusal
+                .fields
+                .iter_mut()
+                .for_each(|field| field.message = String::from("…"));
             out = text(&refusal);
         }
         let mut no_next = "";
@@ -258,7 +280,11 @@ pub(super) fn shorten(text: &str, room: usize) -> String {
         return text.to_owned();
     }
     let end = text.floor_char_boundary(room);
-    format!("{}… (the first {end} of {} bytes)", &text[..end], text.len())
+    format!(
+        "{}… (the first {end} of {} bytes)",
+        &text[..end],
+        text.len()
+    )
 }
 
 #[cfg(test)]
@@ -273,10 +299,16 @@ mod tests {
             payload: Some(Payload {
                 bytes: 1_843_200,
                 limit: 262_144,
-                shape: PayloadShape { kind: "array", count: Some(8412) },
+                shape: PayloadShape {
+                    kind: "array",
+                    count: Some(8412),
+                },
             }),
             ..Refusal::new(Code::ResponseTooLarge, "The response is 1843200 bytes.")
-                .with_fields([Field { name: "limit".into(), message: "Maximum number of rows to return.".into() }])
+                .with_fields([Field {
+                    name: "limit".into(),
+                    message: "Maximum number of rows to return.".into(),
+                }])
                 .with_next(serde_json::json!({"limit": 40}).as_object().cloned())
         };
         assert_eq!(
@@ -287,8 +319,15 @@ mod tests {
 
     #[test]
     fn only_what_may_succeed_again_is_retryable() {
-        let retryable: Vec<&str> = Code::ALL.into_iter().filter(|code| code.is_retryable()).map(Code::as_str).collect();
-        assert_eq!(retryable, ["invoke_timeout", "busy", "quota_exceeded", "unavailable"]);
+        let retryable: Vec<&str> = Code::ALL
+            .into_iter()
+            .filter(|code| code.is_retryable())
+            .map(Code::as_str)
+            .collect();
+        assert_eq!(
+            retryable,
+            ["invoke_timeout", "busy", "quota_exceeded", "unavailable"]
+        );
         for code in Code::ALL {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
@@ -297,16 +336,26 @@ mod tests {
     #[test]
     fn an_excerpt_ends_on_a_character_and_says_what_it_is() {
         let text = "語".repeat(1000);
-        assert_eq!(excerpt(&text), format!("{}… (the first 1998 of 3000 bytes)", "語".repeat(666)));
+        assert_eq!(
+            excerpt(&text),
+            format!("{}… (the first 1998 of 3000 bytes)", "語".repeat(666))
+        );
         assert_eq!(excerpt("short"), "short");
     }
 
     #[test]
     fn a_next_call_that_does_not_fit_is_said_to_be_missing() {
-        let next = serde_json::json!({"query": "q".repeat(9_000)}).as_object().cloned();
+        let next = serde_json::json!({"query": "q".repeat(9_000)})
+            .as_object()
+            .cloned();
         for message in ["It happened.", &"\u{1}".repeat(2_000)] {
-            let text = Refusal::new(Code::Internal, message).with_next(next.clone()).text();
-            assert!(text.contains("The next call is too long to be given here.\""), "{text}");
+            let text = Refusal::new(Code::Internal, message)
+                .with_next(next.clone())
+                .text();
+            assert!(
+                text.contains("The next call is too long to be given here.\""),
+                "{text}"
+            );
         }
     }
 

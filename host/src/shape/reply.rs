@@ -130,7 +130,13 @@ impl Reply {
                 Refusal::new(Code::InvalidAnswer, message)
             })
         };
-        let body = if self.is_json() { value(&self.body)? } else { Value::String(self.body.clone()) };
-        Ok(Some(serde_json::json!({"facts": value(&self.facts)?, "body": body})))
+        let body = if self.is_json() {
+            value(&self.body)?
+        } else {
+            Value::String(self.body.clone())
+        };
+        Ok(Some(
+            serde_json::json!({"facts": value(&self.facts)?, "body": body}),
+        ))
     }
 }

@@ -36,7 +36,8 @@ pub(crate) fn find(document: &[u8], source: &Rows) -> Result<Found, String> {
 /// A declared piece is JSON where it is an object or array and valid to its end; otherwise it is what the handler says.
 fn whole(document: &[u8]) -> Found {
     let start = json::skip_space(document, 0);
-    let is_json = matches!(document.get(start), Some(b'{' | b'[')) && json::validate(document).is_ok();
+    let is_json =
+        matches!(document.get(start), Some(b'{' | b'[')) && json::validate(document).is_ok();
     match json::skip_value(document, start) {
         Some(end) if is_json => Found::Json(start..end),
         _ => Found::Text,
@@ -46,16 +47,22 @@ fn whole(document: &[u8]) -> Found {
 /// The lines of a text, without their newlines. A newline at the very end ends the last line and begins none.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
-    memchr::memchr_iter(b'\n', text).chain((!text.ends_with(b"\n")).then_some(text.len())).filter_map(move |end| {
-        let line = start..end;
-        start = end + 1;
-        (!text.is_empty()).then_some(line)
-    })
+    memchr::memchr_iter(b'\n', text)
+        .chain((!text.ends_with(b"\n")).then_some(text.len()))
+        .filter_map(move |end| {
+            let line = start..end;
+            start = end + 1;
+            (!text.is_empty()).then_some(line)
+        })
 }
 
 fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
     let expected = |found: String| {
-        let place = if pointer.text.is_empty() { "the root" } else { pointer.text.as_str() };
+        let place = if pointer.text.is_empty() {
+            "the root"
+        } else {
+            pointer.text.as_str()
+        };
         format!("expected an array at {place}, found {found}")
     };
     let mut at = json::skip_space(document, 0);
@@ -63,12 +70,19 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
         let next = match document.get(at) {
             Some(b'{') => json::members(document, at)
                 .map_while(Result::ok)
-                .find(|member| json::name(&document[member.key.clone()]).is_some_and(|name| name == token.as_str()))
+                .find(|member| {
+                    json::name(&document[member.key.clone()])
+                        .is_some_and(|name| name == token.as_str())
+                })
                 .map(|member| member.value.start),
             Some(b'[') => token
                 .parse()
                 .ok()
-                .and_then(|index| json::elements(document, at).map_while(Result::ok).nth(index))
+                .and_then(|index| {
+                    json::elements(document, at)
+                        .map_while(Result::ok)
+                        .nth(index)
+                })
                 .map(|element| element.start),
             _ => None,
         };
@@ -77,7 +91,9 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
     if document.get(at) != Some(&b'[') {
         return Err(expected(kind(document, at).to_owned()));
     }
-    walk(document, at).map_err(|Broken { at }| expected(format!("one that breaks off or is malformed at byte {at}")))?;
+    walk(document, at).map_err(|Broken { at }| {
+        expected(format!("one that breaks off or is malformed at byte {at}"))
+    })?;
     Ok(Found::Array { open: at })
 }
 
@@ -98,7 +114,9 @@ pub(crate) fn kind(text: &[u8], at: usize) -> &'static str {
 /// Walks an array to its end, and says where that is.
 fn walk(document: &[u8], open: usize) -> Result<usize, Broken> {
     let mut elements = json::elements(document, open);
-    elements.by_ref().try_for_each(|element| element.map(drop))?;
+    elements
+        .by_ref()
+        .try_for_each(|element| element.map(drop))?;
     Ok(elements.end())
 }
 
@@ -133,7 +151,12 @@ fn automatic(document: &[u8]) -> Result<Found, Broken> {
 }
 
 /// Collects where arrays of objects open in the object at `at`, and says where that object ends.
-fn arrays_of_objects(document: &[u8], at: usize, levels: u8, found: &mut Vec<usize>) -> Result<usize, Broken> {
+fn arrays_of_objects(
+    document: &[u8],
+    at: usize,
+    levels: u8,
+    found: &mut Vec<usize>,
+) -> Result<usize, Broken> {
     let mut members = json::members(document, at);
     for member in members.by_ref() {
         let value = member?.value;
@@ -164,7 +187,9 @@ mod tests {
             Found::Lines => lines(bytes).collect(),
             Found::Json(_) | Found::Text => Vec::new(),
         };
-        rows.into_iter().map(|row| document[row].to_owned()).collect()
+        rows.into_iter()
+            .map(|row| document[row].to_owned())
+            .collect()
     }
 
     #[test]
@@ -174,7 +199,11 @@ mod tests {
             r#" {"n":2,"data":[{"a":1},{"a":2}],"tags":["x"]} "#,
             r#"{"page":{"items":[{"a":1},{"a":2}]},"none":[]}"#,
         ] {
-            assert_eq!(rows(document, &Rows::Automatic), [r#"{"a":1}"#, r#"{"a":2}"#], "{document}");
+            assert_eq!(
+                rows(document, &Rows::Automatic),
+                [r#"{"a":1}"#, r#"{"a":2}"#],
+                "{document}"
+            );
         }
     }
 
@@ -193,10 +222,20 @@ mod tests {
     #[test]
     fn a_lone_scalar_is_json_without_rows() {
         for document in ["42", " \"a\\nb\"\n", "null", "-1e400"] {
-            assert!(matches!(find(document.as_bytes(), &Rows::Automatic), Ok(Found::Json(_))), "{document}");
+            assert!(
+                matches!(
+                    find(document.as_bytes(), &Rows::Automatic),
+                    Ok(Found::Json(_))
+                ),
+                "{document}"
+            );
         }
         for document in ["42 apples", "nul", "", "NaN"] {
-            assert_eq!(find(document.as_bytes(), &Rows::Automatic), Ok(Found::Lines), "{document}");
+            assert_eq!(
+                find(document.as_bytes(), &Rows::Automatic),
+                Ok(Found::Lines),
+                "{document}"
+            );
         }
     }
 
@@ -210,15 +249,28 @@ mod tests {
             ("prose", Found::Text),
             ("", Found::Text),
         ] {
-            assert_eq!(find(document.as_bytes(), &Rows::Whole), Ok(found), "{document}");
+            assert_eq!(
+                find(document.as_bytes(), &Rows::Whole),
+                Ok(found),
+                "{document}"
+            );
         }
     }
 
     #[test]
     fn what_is_not_json_pages_by_lines() {
-        assert_eq!(rows("one\r\n\ntwo\n", &Rows::Automatic), ["one\r", "", "two"]);
-        assert_eq!(rows("[INFO] start\n[WARN] end", &Rows::Automatic), ["[INFO] start", "[WARN] end"]);
-        assert_eq!(rows("{\"a\":1}\n{\"a\":2}\n", &Rows::Automatic), [r#"{"a":1}"#, r#"{"a":2}"#]);
+        assert_eq!(
+            rows("one\r\n\ntwo\n", &Rows::Automatic),
+            ["one\r", "", "two"]
+        );
+        assert_eq!(
+            rows("[INFO] start\n[WARN] end", &Rows::Automatic),
+            ["[INFO] start", "[WARN] end"]
+        );
+        assert_eq!(
+            rows("{\"a\":1}\n{\"a\":2}\n", &Rows::Automatic),
+            [r#"{"a":1}"#, r#"{"a":2}"#]
+        );
         assert_eq!(rows("", &Rows::Automatic), [""; 0]);
     }
 
@@ -231,6 +283,9 @@ mod tests {
         let error = find(document.as_bytes(), &pointer("/s")).unwrap_err();
         assert_eq!(error, "expected an array at /s, found a string");
         let error = find(document.as_bytes(), &pointer("/a/x")).unwrap_err();
-        assert_eq!(error, "expected an array at /a/x, found no `x` in an object");
+        assert_eq!(
+            error,
+            "expected an array at /a/x, found no `x` in an object"
+        );
     }
 }

@@ -26,12 +26,20 @@ impl Path {
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let steps: Vec<Box<str>> = text.split('.').map(Into::into).collect();
         if steps.iter().any(|step| step.is_empty()) {
-            return Err(format!("`{text}` is not a path: expected names joined by single dots"));
+            return Err(format!(
+                "`{text}` is not a path: expected names joined by single dots"
+            ));
         }
         if steps.len() > MAX_STEPS {
-            return Err(format!("`{text}` is not a path: expected at most {MAX_STEPS} names, found {}", steps.len()));
+            return Err(format!(
+                "`{text}` is not a path: expected at most {MAX_STEPS} names, found {}",
+                steps.len()
+            ));
         }
-        Ok(Self { text: text.to_owned(), steps })
+        Ok(Self {
+            text: text.to_owned(),
+            steps,
+        })
     }
 
     /// The path as it was written.
@@ -41,7 +49,9 @@ impl Path {
 
     /// Calls `found` with every value that the path reaches in `row`, until it returns true. Whether it did.
     pub(crate) fn any(&self, row: &[u8], mut found: impl FnMut(&[u8]) -> bool) -> bool {
-        visit(row, 0, &self.steps, NESTED_ARRAYS, &mut |range| found(&row[range]))
+        visit(row, 0, &self.steps, NESTED_ARRAYS, &mut |range| {
+            found(&row[range])
+        })
     }
 
     /// The first value that the path reaches.
@@ -56,14 +66,22 @@ impl Path {
 }
 
 /// Walks to every value behind `steps`; stops and returns true when `found` does.
-fn visit(text: &[u8], at: usize, steps: &[Box<str>], arrays: u8, found: &mut dyn FnMut(Range<usize>) -> bool) -> bool {
+fn visit(
+    text: &[u8],
+    at: usize,
+    steps: &[Box<str>],
+    arrays: u8,
+    found: &mut dyn FnMut(Range<usize>) -> bool,
+) -> bool {
     let Some((step, rest)) = steps.split_first() else {
         return json::skip_value(text, at).is_some_and(|end| found(at..end));
     };
     match text.get(at) {
         Some(b'{') => json::members(text, at)
             .map_while(Result::ok)
-            .filter(|member| json::name(&text[member.key.clone()]).is_some_and(|name| name == **step))
+            .filter(|member| {
+                json::name(&text[member.key.clone()]).is_some_and(|name| name == **step)
+            })
             .any(|member| {
                 if rest.is_empty() {
                     found(member.value)
@@ -120,7 +138,14 @@ impl Selection {
     }
 
     /// Appends one value; false where there is nothing to keep of it.
-    fn copy_value(&self, text: &[u8], at: usize, arrays: u8, out: &mut Vec<u8>, is_cut: &mut bool) -> bool {
+    fn copy_value(
+        &self,
+        text: &[u8],
+        at: usize,
+        arrays: u8,
+        out: &mut Vec<u8>,
+        is_cut: &mut bool,
+    ) -> bool {
         match text.get(at) {
             Some(b'{') => {
                 out.push(b'{');
@@ -139,7 +164,13 @@ impl Selection {
                     out.push(b':');
                     if below.children.is_empty() {
                         out.extend_from_slice(&text[member.value]);
-                    } else if !below.copy_value(text, member.value.start, NESTED_ARRAYS, out, is_cut) {
+                    } else if !below.copy_value(
+                        text,
+                        member.value.start,
+                        NESTED_ARRAYS,
+                        out,
+                        is_cut,
+                    ) {
                         out.truncate(mark);
                     }
                 }
@@ -190,7 +221,10 @@ pub(crate) struct Unseen {
 impl Unseen {
     /// Looks for these.
     pub(crate) fn new(paths: Vec<Path>) -> Self {
-        Self { paths, names: BTreeSet::new() }
+        Self {
+            paths,
+            names: BTreeSet::new(),
+        }
     }
 
     /// Takes note of a row. Costs nothing once every field was seen.
@@ -201,7 +235,9 @@ impl Unseen {
         self.paths.retain(|path| path.first(row).is_none());
         if !self.paths.is_empty() && self.names.len() < MAX_NAMES && row.first() == Some(&b'{') {
             let members = json::members(row, 0).map_while(Result::ok);
-            let names = members.filter_map(|member| json::name(&row[member.key]).map(std::borrow::Cow::into_owned));
+            let names = members.filter_map(|member| {
+                json::name(&row[member.key]).map(std::borrow::Cow::into_owned)
+            });
             for name in names {
                 if self.names.len() < MAX_NAMES {
                     self.names.insert(name);
@@ -240,7 +276,10 @@ mod tests {
 
     #[test]
     fn a_path_passes_through_arrays_and_leaves_no_nulls_behind() {
-        assert_eq!(copied(&["gates.verdict"], ROW), r#"{"gates":[{"verdict":"ok"},{}]}"#);
+        assert_eq!(
+            copied(&["gates.verdict"], ROW),
+            r#"{"gates":[{"verdict":"ok"},{}]}"#
+        );
     }
 
     #[test]
@@ -248,12 +287,18 @@ mod tests {
         let whole = r#"{"last_gate":{"verdict": 0.10, "deep": {"a": 1e400, "b": 2}}}"#;
         assert_eq!(copied(&["last_gate", "last_gate.deep.a"], ROW), whole);
         assert_eq!(copied(&["last_gate.deep.a", "last_gate"], ROW), whole);
-        assert_eq!(copied(&["last_gate.deep.a", "last_gate.verdict"], ROW), r#"{"last_gate":{"verdict":0.10,"deep":{"a":1e400}}}"#);
+        assert_eq!(
+            copied(&["last_gate.deep.a", "last_gate.verdict"], ROW),
+            r#"{"last_gate":{"verdict":0.10,"deep":{"a":1e400}}}"#
+        );
     }
 
     #[test]
     fn null_stays_null_and_a_missing_field_stays_missing() {
-        assert_eq!(copied(&["none.x", "nowhere", "id.x"], ROW), r#"{"none":null}"#);
+        assert_eq!(
+            copied(&["none.x", "nowhere", "id.x"], ROW),
+            r#"{"none":null}"#
+        );
     }
 
     #[test]
@@ -265,7 +310,10 @@ mod tests {
             false
         });
         assert_eq!(seen, ["\"…\"", "\"x\""]);
-        assert_eq!(Path::new("id").unwrap().first(ROW.as_bytes()), Some(&b"9007199254740993"[..]));
+        assert_eq!(
+            Path::new("id").unwrap().first(ROW.as_bytes()),
+            Some(&b"9007199254740993"[..])
+        );
         assert!(Path::new("a..b").is_err());
     }
 
@@ -278,7 +326,10 @@ mod tests {
     #[test]
     fn a_path_of_many_names_is_refused_and_not_walked() {
         let error = Path::new(&vec!["a"; 33].join(".")).unwrap_err();
-        assert!(error.ends_with("expected at most 32 names, found 33"), "{error}");
+        assert!(
+            error.ends_with("expected at most 32 names, found 33"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ pub fn count(text: &str) -> u64 {
 pub(crate) fn count_up_to(text: &str, limit: u64) -> Option<u64> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let tokenizer = bpe_openai::o200k_base();
-    tokenizer.count_till_limit(&tokenizer.normalize(text), limit).map(|count| count as u64)
+    tokenizer
+        .count_till_limit(&tokenizer.normalize(text), limit)
+        .map(|count| count as u64)
 }
 
 /// Builds the tables.

@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions, Scheme,
+    ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, RequestOptions,
+    Scheme,
 };
 use wasip2::io::streams::StreamError;
 
@@ -55,9 +56,15 @@ const SHOWN: usize = 200;
 pub(crate) fn fetch(ask: &Ask) -> Value {
     let held: Vec<_> = (1..ask.times).map(|_| send(ask)).collect();
     let outcome = attempt(ask).unwrap_or_else(|error| json!({ "error": format!("{error:?}") }));
-    let refused: Vec<String> =
-        held.iter().filter_map(|held| held.as_ref().err().map(|error| format!("{error:?}"))).collect();
-    if refused.is_empty() { outcome } else { json!({ "refused": refused, "last": outcome }) }
+    let refused: Vec<String> = held
+        .iter()
+        .filter_map(|held| held.as_ref().err().map(|error| format!("{error:?}")))
+        .collect();
+    if refused.is_empty() {
+        outcome
+    } else {
+        json!({ "refused": refused, "last": outcome })
+    }
 }
 
 fn attempt(ask: &Ask) -> Result<Value, ErrorCode> {
@@ -66,7 +73,9 @@ fn attempt(ask: &Ask) -> Result<Value, ErrorCode> {
     let location = response.headers().get("location").into_iter().next();
     if let Some(location) = location.filter(|_| ask.follow) {
         let location = String::from_utf8_lossy(&location).into_owned();
-        let Some((scheme, rest)) = location.split_once("://") else { return Err(ErrorCode::HttpRequestUriInvalid) };
+        let Some((scheme, rest)) = location.split_once("://") else {
+            return Err(ErrorCode::HttpRequestUriInvalid);
+        };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let next = Ask {
             scheme: scheme.to_owned(),
@@ -94,16 +103,24 @@ fn send(ask: &Ask) -> Result<IncomingResponse, ErrorCode> {
         None => Method::Get,
         Some(other) => Method::Other(other.to_owned()),
     };
-    let set = request.set_method(&method).and_then(|()| request.set_scheme(Some(&scheme)));
+    let set = request
+        .set_method(&method)
+        .and_then(|()| request.set_scheme(Some(&scheme)));
     set.map_err(|()| ErrorCode::HttpRequestMethodInvalid)?;
-    request.set_authority(Some(&ask.authority)).map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
-    request.set_path_with_query(Some(&ask.path)).map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
+    request
+        .set_authority(Some(&ask.authority))
+        .map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
+    request
+        .set_path_with_query(Some(&ask.path))
+        .map_err(|()| ErrorCode::HttpRequestUriInvalid)?;
     let options = RequestOptions::new();
     let nanoseconds = |ms: Option<u64>| ms.map(|ms| ms.saturating_mul(1_000_000));
     let _ = options.set_connect_timeout(nanoseconds(ask.connect_ms));
     let _ = options.set_first_byte_timeout(nanoseconds(ask.first_byte_ms));
     let _ = options.set_between_bytes_timeout(nanoseconds(ask.between_bytes_ms));
-    let body = request.body().map_err(|()| ErrorCode::InternalError(None))?;
+    let body = request
+        .body()
+        .map_err(|()| ErrorCode::InternalError(None))?;
     let response = outgoing_handler::handle(request, Some(options))?;
     write(body, ask.body_bytes)?;
     response.subscribe().block();
@@ -131,7 +148,9 @@ fn write(body: OutgoingBody, bytes: usize) -> Result<(), ErrorCode> {
 
 /// How many bytes came, and the first of them.
 fn read(response: &IncomingResponse) -> Result<(usize, String), ErrorCode> {
-    let body = response.consume().map_err(|()| ErrorCode::InternalError(None))?;
+    let body = response
+        .consume()
+        .map_err(|()| ErrorCode::InternalError(None))?;
     let stream = body.stream().map_err(|()| ErrorCode::InternalError(None))?;
     let (mut bytes, mut shown) = (0, Vec::new());
     loop {
@@ -142,7 +161,8 @@ fn read(response: &IncomingResponse) -> Result<(usize, String), ErrorCode> {
             }
             Err(StreamError::Closed) => break,
             Err(StreamError::LastOperationFailed(error)) => {
-                return Err(wasip2::http::types::http_error_code(&error).unwrap_or(ErrorCode::InternalError(None)));
+                return Err(wasip2::http::types::http_error_code(&error)
+                    .unwrap_or(ErrorCode::InternalError(None)));
             }
         }
     }

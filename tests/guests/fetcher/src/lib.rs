@@ -17,10 +17,26 @@ struct Fetcher;
 impl Guest for Fetcher {
     fn list_tools() -> Result<Vec<Tool>, Fault> {
         Ok(vec![
-            tool("fetch", "Sends a request and tells what came back.", fetch::SCHEMA),
-            tool("values", "All that it finds in its configuration.", NO_ARGUMENTS),
-            tool("write", "Writes `text` to the file `path`, reads it back, and removes it.", WRITE),
-            tool("place", "Its working directory, process and environment.", NO_ARGUMENTS),
+            tool(
+                "fetch",
+                "Sends a request and tells what came back.",
+                fetch::SCHEMA,
+            ),
+            tool(
+                "values",
+                "All that it finds in its configuration.",
+                NO_ARGUMENTS,
+            ),
+            tool(
+                "write",
+                "Writes `text` to the file `path`, reads it back, and removes it.",
+                WRITE,
+            ),
+            tool(
+                "place",
+                "Its working directory, process and environment.",
+                NO_ARGUMENTS,
+            ),
         ])
     }
 
@@ -44,7 +60,10 @@ const WRITE: &str = r#"{"type":"object","properties":{"path":{"type":"string"},"
 
 fn values() -> Value {
     match store::get_all() {
-        Ok(values) => values.into_iter().map(|(key, value)| (key, Value::from(value))).collect(),
+        Ok(values) => values
+            .into_iter()
+            .map(|(key, value)| (key, Value::from(value)))
+            .collect(),
         Err(error) => json!({ "error": format!("{error:?}") }),
     }
 }

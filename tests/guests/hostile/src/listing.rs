@@ -7,8 +7,7 @@ use crate::bindings::plimsoll::plugin::shaping::{PushDown, RowSource, Shape};
 use crate::bindings::plimsoll::plugin::types::Fault;
 use crate::misdeeds;
 
-const SCHEMA: &str =
-    r#"{"type":"object","properties":{"count":{"type":"integer","minimum":0}}}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"count":{"type":"integer","minimum":0}}}"#;
 
 /// The tools, or the misdeed that is named.
 pub(crate) fn of(how: Option<&str>) -> Result<Vec<Tool>, Fault> {
@@ -32,13 +31,34 @@ pub(crate) fn of(how: Option<&str>) -> Result<Vec<Tool>, Fault> {
         Some("no_name") => one("", SCHEMA),
         Some("long_name") => one(&"n".repeat(1_000_000), SCHEMA),
         Some("no_schema") => one("one", "{\"type\":"),
-        Some("long_schema") => one("one", &json!({"type": "object", "title": "x".repeat(1_000_000)}).to_string()),
-        Some("deep_schema") => one("one", &format!("{{\"type\":\"object\",\"not\":{}{}}}", "[".repeat(30_000), "]".repeat(30_000))),
-        Some("recursive_schema") => one("one", r##"{"type":"object","properties":{"child":{"$ref":"#"}}}"##),
-        Some("dangling_schema") => one("one", r##"{"type":"object","properties":{"x":{"$ref":"#/$defs/x"}}}"##),
-        Some("remote_schema") => one("one", r#"{"type":"object","properties":{"x":{"$ref":"http://127.0.0.1:9/x"}}}"#),
+        Some("long_schema") => one(
+            "one",
+            &json!({"type": "object", "title": "x".repeat(1_000_000)}).to_string(),
+        ),
+        Some("deep_schema") => one(
+            "one",
+            &format!(
+                "{{\"type\":\"object\",\"not\":{}{}}}",
+                "[".repeat(30_000),
+                "]".repeat(30_000)
+            ),
+        ),
+        Some("recursive_schema") => one(
+            "one",
+            r##"{"type":"object","properties":{"child":{"$ref":"#"}}}"##,
+        ),
+        Some("dangling_schema") => one(
+            "one",
+            r##"{"type":"object","properties":{"x":{"$ref":"#/$defs/x"}}}"##,
+        ),
+        Some("remote_schema") => one(
+            "one",
+            r#"{"type":"object","properties":{"x":{"$ref":"http://127.0.0.1:9/x"}}}"#,
+        ),
         Some("doubling_schema") => one("one", &doubling()),
-        Some(other) => Err(Fault::Internal(format!("there is no way to misbehave called `{other}`"))),
+        Some(other) => Err(Fault::Internal(format!(
+            "there is no way to misbehave called `{other}`"
+        ))),
     }
 }
 

@@ -139,7 +139,11 @@ fn many_rows(count: Option<u64>) -> Result<(), Fault> {
     const ROWS_IN_A_PIECE: usize = 64;
     let count = or(count, 1_000_000);
     // Every row has 1,074 bytes and a line break: only the digits of its id change.
-    let row = format!("{{\"id\":{:010},\"text\":\"{}\"}}\n", 1_000_000_000_u64, "x".repeat(1_047));
+    let row = format!(
+        "{{\"id\":{:010},\"text\":\"{}\"}}\n",
+        1_000_000_000_u64,
+        "x".repeat(1_047)
+    );
     let mut piece = row.repeat(ROWS_IN_A_PIECE).into_bytes();
     for first in (0..count).step_by(ROWS_IN_A_PIECE) {
         let rows = ROWS_IN_A_PIECE.min(count - first);
@@ -217,7 +221,9 @@ fn log_huge(count: Option<u64>) -> Result<(), Fault> {
 fn config_huge(count: Option<u64>) -> Result<(), Fault> {
     match store::get(&long(count, 40_000_000)) {
         Ok(None) => fine(None),
-        other => Err(Fault::Internal(format!("expected no value, found {other:?}"))),
+        other => Err(Fault::Internal(format!(
+            "expected no value, found {other:?}"
+        ))),
     }
 }
 
@@ -227,7 +233,9 @@ fn progress_huge(count: Option<u64>) -> Result<(), Fault> {
 }
 
 fn million_keys(count: Option<u64>) -> Result<(), Fault> {
-    let members: Vec<String> = (0..or(count, 1_000_000)).map(|n| format!("\"key_{n}\":{n}")).collect();
+    let members: Vec<String> = (0..or(count, 1_000_000))
+        .map(|n| format!("\"key_{n}\":{n}"))
+        .collect();
     reply::document(format!("{{{}}}", members.join(",")).as_bytes());
     Ok(())
 }
