@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use crate::call::Host;
 use crate::catalog::{Problem, Registry};
 use crate::config::Config;
+use crate::queries::Queries;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::shape::Signer;
 
@@ -19,6 +20,9 @@ const SIGNING_KEY_FILE: &str = "cursor.key";
 
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
+
+/// The folder of long queries in the state folder.
+const QUERIES_FOLDER: &str = "queries";
 
 /// How many calls run at the same time. Each takes a slot of the pool; more wait for one, within their deadline.
 pub const MAX_CONCURRENT_CALLS: u32 = 100;
@@ -47,8 +51,12 @@ impl App {
     pub fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
         let signer = Signer::new(key);
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
+        let folder = config.state.value.join(QUERIES_FOLDER);
+        let queries = Queries::open(folder.clone())
+            .with_context(|| format!("opening the folder `{}`", folder.display()))?;
         let host = Arc::new(Host::new(
             signer,
+            queries,
             config.result_tokens.value,
             config.limits.cap_bytes.value,
         ));

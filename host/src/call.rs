@@ -9,8 +9,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, Target, Tool};
 use crate::contract::{BackendSelection, Condition};
+use crate::queries::Queries;
 use crate::sandbox::{Failed, Progress, Request, Usage};
-use crate::shape::{Ask, BudgetSources, Call, Intake, Refusal, Reply, Signer, shape};
+use crate::shape::{Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape};
 
 /// The tenant of a host without tenants.
 pub const SINGLE_TENANT: &str = "";
@@ -36,6 +37,8 @@ pub struct Host {
     version: watch::Sender<u64>,
     /// Signs cursors with the key of this installation.
     signer: Signer,
+    /// Queries that do not fit into their cursors.
+    queries: Queries,
     /// Budget of answers for which the call names none.
     result_tokens: Option<u64>,
     /// The cap of what the host itself sends.
@@ -64,12 +67,18 @@ impl Drop for Running<'_> {
 
 impl Host {
     /// A host without tools, which waits for its first catalog.
-    pub fn new(signer: Signer, result_tokens: Option<u64>, cap_bytes: u32) -> Self {
+    pub fn new(
+        signer: Signer,
+        queries: Queries,
+        result_tokens: Option<u64>,
+        cap_bytes: u32,
+    ) -> Self {
         let version = watch::Sender::new(0);
         Self {
             catalog: ArcSwap::default(),
             version,
             signer,
+            queries,
             result_tokens,
             cap_bytes,
             calls: AtomicU64::new(0),
@@ -193,6 +202,7 @@ impl Host {
         id: &str,
         usage: &mut Usage,
     ) -> Result<Reply, Refusal> {
+        let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let budget = BudgetSources {
             input: ask.max_tokens(),
@@ -212,7 +222,7 @@ impl Host {
         })?;
         *usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        Ok(shape(
+        let reply = shape(
             called.intake,
             &Call {
                 policy: &tool.policy,
@@ -221,7 +231,33 @@ impl Host {
                 signer: &self.signer,
                 budget,
             },
-        ))
+        );
+        if let Some(cursor) = reply.next_after()
+            && !self.signer.carries_query(cursor)
+            && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
+        {
+            tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
+        }
+        Ok(reply)
+    }
+
+    /// The arguments of a call with the query that its cursor continues, where the cursor is too short to carry it. What
+    /// the call passes itself stays, and is compared with the cursor as ever.
+    async fn complete(&self, tool: &Tool, mut arguments: Map<String, Value>) -> Map<String, Value> {
+        let cursor = tool
+            .policy
+            .published(HostArgument::After)
+            .and_then(|name| arguments.get(name))
+            .and_then(Value::as_str)
+            .filter(|cursor| !self.signer.carries_query(cursor));
+        if let Some(cursor) = cursor
+            && let Some(query) = self.queries.recall(cursor).await
+        {
+            for (name, value) in query {
+                arguments.entry(name).or_insert(value);
+            }
+        }
+        arguments
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`config`] | `plimsoll.toml`, and the source of every value | |
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
 //! | [`admission`] | permits and queues | what runs |
+//! | [`queries`] | queries that are too long for their cursors | |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -33,6 +34,7 @@ pub mod contract;
 pub mod examples;
 pub mod http;
 pub mod mcp;
+pub mod queries;
 pub mod sandbox;
 pub mod shape;
 pub mod watch;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{self, TestHost, fleet, json as parse, plimsoll};
+use crate::support::{self, TestHost, fleet, json as parse, plimsoll, root};
 
 /// A folder with a config file and a state.
 pub(crate) fn folder(config: &str) -> TempDir {
@@ -509,5 +509,58 @@ async fn a_number_that_structured_content_cannot_hold_is_refused() {
             .unwrap()
             .contains("number out of range"),
         "{refusal}"
+    );
+}
+
+/// Case C7 where the arguments are longer than a cursor: it is enough all the same, also after a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_continuation_of_a_long_query_needs_only_the_cursor() {
+    let case = root().join("tests/cases/m05-short-cursors");
+    let component = support::component("guests/canned.wasm");
+    let config = format!(
+        "[plugins.canned]\ncomponent = {component:?}\nfiles = [{{ host = {case:?}, guest = \"/case\" }}]\n"
+    );
+    let folder = folder(&config);
+    let query = json!({"query": "x".repeat(600), "limit": 1}).to_string();
+    let (code, _, facts) = run(&folder, &["call", "search_long", "--args", &query]);
+    assert_eq!(code, 0, "{facts}");
+    let after = parse(facts.trim())["next_after"].clone();
+    let alone = json!({ "after": after }).to_string();
+    let (code, body, facts) = run(&folder, &["call", "search_long", "--args", &alone]);
+    assert_eq!(code, 0, "{facts}");
+    assert_eq!(parse(&body), json!([{"id": 1}]));
+    let other = json!({"after": after, "query": "y"}).to_string();
+    let (code, _, refusal) = run(&folder, &["call", "search_long", "--args", &other]);
+    assert_eq!(
+        (code, &parse(&refusal)["error"]),
+        (1, &json!("invalid_cursor"))
+    );
+    // Where the host has lost it, the caller is told to repeat the arguments.
+    std::fs::remove_dir_all(folder.path().join(".plimsoll/queries")).unwrap();
+    let (code, _, refusal) = run(&folder, &["call", "search_long", "--args", &alone]);
+    assert_eq!(code, 1);
+    assert!(
+        refusal.contains("too long to be carried in it: pass them all again"),
+        "{refusal}"
+    );
+}
+
+/// Case M3: what a plugin prints never gets between the messages.
+#[test]
+fn a_plugin_that_prints_does_not_disturb_the_messages() {
+    let folder = folder(&support::hostile("deadline_ms = 500"));
+    let mut client = Stdio::start(&folder);
+    let params = json!({"name": "flood_stdout", "arguments": {}, "_meta": modern()});
+    // Every line that arrives is parsed as a message.
+    let flooded = client.ask(1, "tools/call", params);
+    assert_eq!(flooded["result"]["isError"], true);
+    let fine = client.ask(
+        2,
+        "tools/call",
+        json!({"name": "fine", "arguments": {}, "_meta": modern()}),
+    );
+    assert_eq!(
+        fine["result"]["content"][1]["text"],
+        "[{\"n\":0},{\"n\":1},{\"n\":2}]"
     );
 }

@@ -254,6 +254,13 @@ impl Signer {
         (URL_SAFE_NO_PAD.encode(bytes), is_carried)
     }
 
+    /// Whether a cursor of this host carries its query. What is not such a cursor says no.
+    pub fn carries_query(&self, text: &str) -> bool {
+        let body = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
+        let body = &body[..body.len().saturating_sub(SIGNATURE_BYTES)];
+        decode(body).is_some_and(|(_, opened)| opened.cursor.carried.is_some())
+    }
+
     /// Reads a cursor of this host for a tool of a tenant.
     pub(crate) fn open(&self, text: &str, binding: &Binding) -> Result<Opened, Refused> {
         if text.len() > MAX_CURSOR_CHARS {
