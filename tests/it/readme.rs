@@ -1,9 +1,10 @@
 //! What the README says of the host is generated from it, or compared with it.
 
 use plimsoll::config::reference;
-use plimsoll::shape::Code;
+use plimsoll::shape::{Code, tokens};
+use serde_json::json;
 
-use crate::support::root;
+use crate::support::{TestHost, fleet, root};
 
 const BEGIN: &str = "<!-- config reference -->\n";
 const END: &str = "<!-- end of config reference -->";
@@ -45,6 +46,48 @@ fn every_refusal_is_in_the_table_with_its_status() {
             row.contains(&code.http_status().to_string()),
             "{}: {row}",
             code.as_str()
+        );
+    }
+}
+
+/// The bytes and tokens in the row of the first table that begins with these words.
+fn figures(row: &str) -> (u64, u64) {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("| {row}")))
+        .unwrap_or_else(|| panic!("no row begins with: {row}"));
+    let cells: Vec<u64> = line
+        .split('|')
+        .filter_map(|cell| cell.trim().replace(',', "").parse().ok())
+        .collect();
+    (cells[0], cells[1])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_figures_of_the_first_screen_are_those_of_the_fleet() {
+    let host = TestHost::start(&fleet()).await;
+    let record = std::fs::read_to_string(root().join("plugins/fleet/data/fleet.json")).unwrap();
+    assert_eq!(
+        figures("what the plugin hands over"),
+        (record.len() as u64, tokens::count(&record))
+    );
+    for (row, arguments) in [
+        ("what the agent gets for `fleet_show {}`", json!({})),
+        ("the same 25 rows as a table", json!({"format": "csv"})),
+    ] {
+        let reply = host.call("fleet_show", arguments).await;
+        let (bytes, said) = figures(row);
+        assert_eq!(
+            bytes as usize,
+            reply.facts().len() + reply.body().len(),
+            "{row}"
+        );
+        // The cursor is another one in every installation, and its tokens with it.
+        let found = tokens::count(reply.facts()) + tokens::count(reply.body());
+        assert!(
+            said.abs_diff(found) * 100 < found,
+            "{row}: {said}, found {found}"
         );
     }
 }
