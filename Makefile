@@ -17,7 +17,7 @@ demo: guests
 	@target/debug/examples/demo
 
 test: guests clients
-	cargo test --workspace --locked
+	cargo test --workspace --locked --lib --bins --tests
 
 # SECONDS of random input for each target of host/fuzz.
 fuzz:
