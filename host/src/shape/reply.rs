@@ -3,8 +3,6 @@
 //! A [`Reply`] can only be made inside [`shape`](super): by the pipeline, which holds it under the cap, or from a
 //! [`Refusal`], which is small by construction. So whatever a client receives has passed the same cap.
 
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
 use super::ask::Format;
@@ -25,8 +23,6 @@ pub struct Reply {
     refusal: Option<Code>,
     next_after: Option<String>,
 }
-
-static NO_FACTS: LazyLock<String> = LazyLock::new(String::new);
 
 impl Reply {
     pub(super) fn answer(
@@ -55,7 +51,7 @@ impl Reply {
     /// A refusal as a reply.
     pub fn refused(refusal: &Refusal) -> Self {
         Self {
-            facts: NO_FACTS.clone(),
+            facts: String::new(),
             body: refusal.text(),
             format: Format::Json,
             is_json: true,
