@@ -1,4 +1,4 @@
-//! Who may run: permits for each plugin, and a bounded queue before them.
+//! Who may run: permits for each plugin and each tenant, and a bounded queue before them.
 //!
 //! A flood of calls of one plugin takes that plugin's permits and then its queue; what comes after is refused as `busy`,
 //! and the calls of others find the rest of the machine free.
@@ -20,7 +20,7 @@ pub const DEFAULT_QUEUED_CALLS: u32 = 64;
 /// After how many seconds a caller that was refused may try again. The queue is full then, so sooner makes no sense.
 pub const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// The permits and the queue of one plugin.
+/// The permits and the queue of one plugin or tenant.
 #[derive(Debug)]
 pub struct Admission {
     permits: Semaphore,
@@ -56,33 +56,39 @@ impl Admission {
         }
     }
 
+    /// Whether another one has as many permits and places.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.concurrent, self.queue) == (other.concurrent, other.queue)
+    }
+
     /// Waits for a permit, at most for `patience`. Refuses at once where the queue is full.
-    pub async fn admit(&self, plugin: &str, patience: Duration) -> Result<Permit<'_>, Refusal> {
+    pub async fn admit(&self, whose: &str, patience: Duration) -> Result<Permit<'_>, Refusal> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Ok(Permit { _permit: permit });
         }
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.queue {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(self.busy(plugin, "and as many wait as may wait"));
+            return Err(self.busy(whose, "and as many wait as may wait"));
         }
         let _place = Place(&self.waiting);
         match tokio::time::timeout(patience, self.permits.acquire()).await {
             Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
             _ => Err(self.busy(
-                plugin,
+                whose,
                 &format!("and none of them ended within {} ms", patience.as_millis()),
             )),
         }
     }
 
-    fn busy(&self, plugin: &str, why: &str) -> Refusal {
+    fn busy(&self, whose: &str, why: &str) -> Refusal {
         let concurrent = self.concurrent;
         Refusal::new(
             Code::Busy,
             format!(
-                "{concurrent} calls of plugin {plugin} are running, {why}. Call again in {RETRY_AFTER_SECONDS} s or later; nothing was run."
+                "{concurrent} calls of {whose} are running, {why}. Call again in {RETRY_AFTER_SECONDS} s or later; nothing was run."
             ),
         )
+        .with_retry_after(RETRY_AFTER_SECONDS)
     }
 }
 
@@ -94,11 +100,11 @@ mod tests {
     async fn what_the_queue_does_not_hold_is_busy_and_a_permit_that_is_given_back_is_used() {
         let admission = Admission::new(1, 1);
         let patience = Duration::from_secs(5);
-        let running = admission.admit("p", patience).await.unwrap();
-        let waiting = admission.admit("p", patience);
+        let running = admission.admit("plugin p", patience).await.unwrap();
+        let waiting = admission.admit("plugin p", patience);
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        let refusal = admission.admit("p", patience).await.unwrap_err();
+        let refusal = admission.admit("plugin p", patience).await.unwrap_err();
         assert_eq!(refusal.error, Code::Busy);
         assert!(refusal.retryable);
         assert_eq!(
@@ -108,7 +114,7 @@ mod tests {
         drop(running);
         let permit = waiting.await.unwrap();
         let late = admission
-            .admit("p", Duration::from_millis(5))
+            .admit("plugin p", Duration::from_millis(5))
             .await
             .unwrap_err();
         assert!(
@@ -117,16 +123,19 @@ mod tests {
             late.message
         );
         drop(permit);
-        assert!(admission.admit("p", patience).await.is_ok());
+        assert!(admission.admit("plugin p", patience).await.is_ok());
         assert_eq!(admission.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
     async fn a_caller_that_goes_gives_its_place_back() {
         let admission = Admission::new(1, 1);
-        let _running = admission.admit("p", Duration::from_secs(5)).await.unwrap();
+        let _running = admission
+            .admit("plugin p", Duration::from_secs(5))
+            .await
+            .unwrap();
         {
-            let waiting = admission.admit("p", Duration::from_secs(5));
+            let waiting = admission.admit("plugin p", Duration::from_secs(5));
             tokio::pin!(waiting);
             assert!(futures::poll!(&mut waiting).is_pending());
         }

@@ -2,27 +2,32 @@
 //!
 //! The only place that puts parts together, so that every command runs the same host.
 
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use tokio::sync::Mutex;
 
+use crate::admission::Admission;
 use crate::call::Host;
 use crate::catalog::{Problem, Registry};
-use crate::config::Config;
+use crate::config::{Config, TenantConfig};
+use crate::ledger::Ledger;
 use crate::queries::Queries;
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::shape::Signer;
-
-/// The file in the state folder that holds the key which signs cursors.
-const SIGNING_KEY_FILE: &str = "cursor.key";
+use crate::store::{Period, Store, now_ms};
+use crate::tenant::{Issuers, Tenant, Tenants};
+use crate::tls;
 
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
 
 /// The folder of long queries in the state folder.
 const QUERIES_FOLDER: &str = "queries";
+
+/// How often what is too old is forgotten: rows are kept for days, so the hour does not matter.
+const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 
 /// How many calls run at the same time. Each takes a slot of the pool; more wait for one, within their deadline.
 pub const MAX_CONCURRENT_CALLS: u32 = 100;
@@ -39,25 +44,44 @@ pub struct App {
 
 impl App {
     /// Makes a host without tools. It answers clients already; [`App::load`] brings the tools.
-    pub fn open(config: Config) -> anyhow::Result<Self> {
-        let state = &config.state.value;
-        std::fs::create_dir_all(state)
-            .with_context(|| format!("making the state folder `{}`", state.display()))?;
-        let key = signing_key(&state.join(SIGNING_KEY_FILE))?;
-        Self::open_signing_with(config, key)
+    pub async fn open(config: Config) -> anyhow::Result<Self> {
+        let store = open_store(&config).await?;
+        let key = store.signing_key().await?;
+        Self::open_over(config, store, key).await
     }
 
     /// The same with cursors that are signed with this key, for a host whose replies are compared with older ones.
-    pub fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
-        let signer = Signer::new(key);
+    pub async fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
+        let store = open_store(&config).await?;
+        Self::open_over(config, store, key).await
+    }
+
+    async fn open_over(config: Config, store: Store, key: [u8; 32]) -> anyhow::Result<Self> {
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
         let folder = config.state.value.join(QUERIES_FOLDER);
         let queries = Queries::open(folder.clone())
             .with_context(|| format!("opening the folder `{}`", folder.display()))?;
-        let host = Arc::new(Host::new(
-            signer,
-            queries,
+        let issuers = if config.auth.issuers.is_empty() {
+            Issuers::default()
+        } else {
+            tls::install();
+            Issuers::new(config.auth.resource.clone(), config.auth.issuers.clone())?
+        };
+        let tenants = Tenants::open(
+            config.tenants.iter().map(tenant).collect(),
             config.result_tokens.value,
+            issuers,
+            store.clone(),
+        )
+        .await?;
+        let mut process = [0; 8];
+        getrandom::fill(&mut process)?;
+        let host = Arc::new(Host::new(
+            Signer::new(key),
+            queries,
+            Arc::new(tenants),
+            Ledger::open(store),
+            format!("{:016x}", u64::from_le_bytes(process)),
             config.limits.cap_bytes.value,
         ));
         Ok(Self {
@@ -65,6 +89,31 @@ impl App {
             host,
             registry,
         })
+    }
+
+    /// What goes on for as long as the host serves: keeping up with keys and tenants, and forgetting what is too old.
+    pub async fn keep(&self) {
+        let tenants = self.host.tenants();
+        let days = i64::from(self.config.ledger_days.value);
+        let forget = async {
+            loop {
+                let day = Period::Day.milliseconds();
+                let now = now_ms();
+                let windows = now.saturating_sub(2 * day);
+                let ledger = now.saturating_sub(days.saturating_mul(day));
+                if let Err(error) = tenants.store().forget_before(ledger, windows).await {
+                    tracing::warn!("what is too old stays in the store: {error:#}");
+                }
+                tokio::time::sleep(FORGET_EVERY).await;
+            }
+        };
+        tokio::join!(tenants.follow(), forget);
+    }
+
+    /// Writes down what has not been yet. To be called before the program ends.
+    pub async fn close(&self) {
+        self.host.ledger().flush().await;
+        self.host.tenants().flush().await;
     }
 
     /// Loads every plugin. One that does not load is an error: at start, nothing is half there.
@@ -75,13 +124,14 @@ impl App {
         {
             return Err(error.context(format!("plugin `{plugin}`")));
         }
-        self.host.serve(registry.catalog(self.host.cap_bytes())?);
+        self.host
+            .serve(registry.catalogs(&self.config, self.host.cap_bytes())?);
         Ok(())
     }
 
     /// Makes a host and loads every plugin.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
-        let app = Self::open(config)?;
+        let app = Self::open(config).await?;
         app.load().await?;
         Ok(app)
     }
@@ -100,14 +150,22 @@ impl App {
             None => self.config.clone(),
         };
         if !config.is_same_host(&self.config) {
-            tracing::warn!("settings outside of `[plugins]` take effect at the next start");
+            tracing::warn!(
+                "settings outside of `[plugins]` and `[tenants]` take effect at the next start"
+            );
         }
         let mut registry = self.registry.lock().await;
         for Problem { plugin, error } in registry.reconcile(&config).await {
             tracing::warn!(plugin, "not loaded: {error:#}");
         }
-        match registry.catalog(self.host.cap_bytes()) {
-            Ok(catalog) => self.host.serve(catalog),
+        // A host for one user does not become one of many, or the other way round, while it serves.
+        if config.tenants.is_empty() == self.config.tenants.is_empty() {
+            self.host
+                .tenants()
+                .replace(config.tenants.iter().map(tenant).collect());
+        }
+        match registry.catalogs(&config, self.host.cap_bytes()) {
+            Ok(catalogs) => self.host.serve(catalogs),
             Err(error) => tracing::warn!("the tools stay as they were: {error:#}"),
         }
         Some(config)
@@ -123,69 +181,20 @@ pub fn sandbox(config: &Config) -> anyhow::Result<Sandbox> {
     })
 }
 
-/// The signing key of this installation; made at first start.
-fn signing_key(file: &Path) -> anyhow::Result<[u8; 32]> {
-    if !file.exists() {
-        make_signing_key(file)
-            .with_context(|| format!("writing the signing key to `{}`", file.display()))?;
-    }
-    let key = std::fs::read(file)
-        .with_context(|| format!("reading the signing key from `{}`", file.display()))?;
-    let Ok(key) = key.as_slice().try_into() else {
-        bail!(
-            "the signing key `{}` must have 32 bytes, found {}; delete it to get a new one",
-            file.display(),
-            key.len()
-        );
-    };
-    Ok(key)
+/// The store of a configuration.
+pub async fn open_store(config: &Config) -> anyhow::Result<Store> {
+    let state = &config.state.value;
+    std::fs::create_dir_all(state)
+        .with_context(|| format!("making the state folder `{}`", state.display()))?;
+    Store::open(&config.store).await
 }
 
-/// Writes a new key that only the owner can read. Hosts that start at once agree on one, since the folder is locked while
-/// it is made; a host that is killed here leaves nothing that the next start does not use up.
-fn make_signing_key(file: &Path) -> anyhow::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let folder = std::fs::File::open(file.parent().unwrap_or(Path::new(".")))?;
-    folder.lock()?;
-    if file.exists() {
-        return Ok(());
-    }
-    let mut key = [0; 32];
-    getrandom::fill(&mut key)?;
-    let part = file.with_extension("part");
-    let mut out = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&part)?;
-    out.write_all(&key)?;
-    out.sync_all()?;
-    std::fs::rename(&part, file)?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_signing_key_is_made_once_and_only_for_its_owner() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(SIGNING_KEY_FILE);
-        let key = signing_key(&file).unwrap();
-        assert_ne!(key, [0; 32]);
-        assert_eq!(signing_key(&file).unwrap(), key);
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        std::fs::write(&file, b"short").unwrap();
-        assert!(
-            signing_key(&file)
-                .unwrap_err()
-                .to_string()
-                .contains("must have 32 bytes, found 5")
-        );
+/// A tenant with its permits.
+fn tenant(config: &TenantConfig) -> Tenant {
+    Tenant {
+        name: config.name.clone(),
+        result_tokens: config.result_tokens,
+        quotas: config.quotas.clone(),
+        admission: Admission::new(config.concurrent_calls, config.queued_calls),
     }
 }

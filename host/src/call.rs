@@ -2,27 +2,50 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
+use tracing::{Instrument, Span};
 
-use crate::catalog::{Catalog, Target, Tool};
-use crate::contract::{BackendSelection, Condition};
+use crate::catalog::{Catalog, Catalogs, Target, Tool};
+use crate::contract::{BackendSelection, Condition, Stage};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
 use crate::queries::Queries;
 use crate::sandbox::{Failed, Progress, Request, Usage};
-use crate::shape::{Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape};
+use crate::shape::{
+    Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape, tokens,
+};
+use crate::store::{Entry, Spent, now_ms};
+use crate::telemetry;
+use crate::tenant::{Admitted, Key, Tenants};
 
-/// The tenant of a host without tenants.
-pub const SINGLE_TENANT: &str = "";
+/// The outcome, in the ledger, of a call that was answered; one that was refused has the name of the refusal.
+pub const ANSWERED: &str = "answered";
+
+/// The outcome of a call whose caller went before it ended.
+pub const CANCELLED: &str = "cancelled";
+
+/// How much of a name that a client gives itself goes into the ledger.
+const MAX_CLIENT_BYTES: usize = 100;
 
 /// Who calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// The tenant; [`SINGLE_TENANT`] on a host without.
+    /// The tenant; [`SINGLE_TENANT`](crate::tenant::SINGLE_TENANT) on a host for one user.
     pub tenant: String,
+    /// The key that was shown.
+    pub key: Option<Arc<Key>>,
+    /// Whom an identity provider says that it is, where a token was shown in place of a key.
+    pub subject: Option<String>,
     /// The calling program, as it names itself.
     pub client: Option<String>,
+    /// Whether it may use what is for admins.
+    pub is_admin: bool,
+    /// The trace that the call is part of, as W3C writes it.
+    pub traceparent: Option<String>,
 }
 
 /// Where progress of a call goes.
@@ -32,15 +55,21 @@ pub type ProgressSender = mpsc::Sender<Progress>;
 #[derive(Debug)]
 pub struct Host {
     /// The tools. Swapped whole, so that a call sees one catalog from its beginning to its end.
-    catalog: ArcSwap<Catalog>,
+    catalogs: ArcSwap<Catalogs>,
     /// How often the listing has changed; zero until the plugins have been loaded for the first time.
     version: watch::Sender<u64>,
     /// Signs cursors with the key of this installation.
     signer: Signer,
     /// Queries that do not fit into their cursors.
     queries: Queries,
-    /// Budget of answers for which the call names none.
-    result_tokens: Option<u64>,
+    /// Who calls, with which budget and quota.
+    tenants: Arc<Tenants>,
+    /// Where calls are written down.
+    ledger: Ledger,
+    /// Counts calls for whoever watches.
+    metrics: Metrics,
+    /// Tells the calls of this process from those of others.
+    process: String,
     /// The cap of what the host itself sends.
     cap_bytes: u32,
     /// Numbers calls, for the log.
@@ -70,27 +99,32 @@ impl Host {
     pub fn new(
         signer: Signer,
         queries: Queries,
-        result_tokens: Option<u64>,
+        tenants: Arc<Tenants>,
+        ledger: Ledger,
+        process: String,
         cap_bytes: u32,
     ) -> Self {
         let version = watch::Sender::new(0);
         Self {
-            catalog: ArcSwap::default(),
+            catalogs: ArcSwap::default(),
             version,
             signer,
             queries,
-            result_tokens,
+            tenants,
+            ledger,
+            metrics: Metrics::default(),
+            process,
             cap_bytes,
             calls: AtomicU64::new(0),
             running: AtomicU64::new(0),
         }
     }
 
-    /// Serves this catalog from now on; calls that run go on with theirs. Whoever watches hears of it if the listing
+    /// Serves these catalogs from now on; calls that run go on with theirs. Whoever watches hears of it if a listing
     /// differs.
-    pub fn serve(&self, catalog: Catalog) {
-        let before = self.catalog.swap(Arc::new(catalog));
-        let is_changed = before.listing().items() != self.catalog.load().listing().items();
+    pub fn serve(&self, catalogs: Catalogs) {
+        let before = self.catalogs.swap(Arc::new(catalogs));
+        let is_changed = !before.lists_the_same(&self.catalogs.load());
         self.version.send_if_modified(|version| {
             let is_news = is_changed || *version == 0;
             *version += u64::from(is_news);
@@ -114,9 +148,29 @@ impl Host {
         self.version.subscribe()
     }
 
-    /// The tools as they are now.
-    pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.load_full()
+    /// The tools of a caller as they are now.
+    pub fn catalog(&self, caller: &Caller) -> Arc<Catalog> {
+        self.catalogs.load().of(&caller.tenant).clone()
+    }
+
+    /// How many different tools are served.
+    pub fn tools(&self) -> usize {
+        self.catalogs.load().count()
+    }
+
+    /// Who calls.
+    pub fn tenants(&self) -> &Arc<Tenants> {
+        &self.tenants
+    }
+
+    /// Where calls are written down.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What is counted, as OpenMetrics writes it.
+    pub fn metrics(&self) -> String {
+        self.metrics.text(self.running())
     }
 
     /// How many calls are running now.
@@ -130,8 +184,8 @@ impl Host {
     }
 
     /// The tool of that name, if the caller may see it.
-    pub fn tool(&self, _caller: &Caller, name: &str) -> Option<Arc<Tool>> {
-        self.catalog.load().tool(name).cloned()
+    pub fn tool(&self, caller: &Caller, name: &str) -> Option<Arc<Tool>> {
+        self.catalogs.load().of(&caller.tenant).tool(name).cloned()
     }
 
     /// Looks a tool up and calls it; an unknown one is a refusal.
@@ -181,16 +235,18 @@ impl Host {
         progress: Option<ProgressSender>,
     ) -> (Reply, Usage) {
         let _running = Running::begin(&self.running);
-        let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
-        let mut usage = Usage::default();
-        let reply = match self
-            .answer(caller, tool, arguments, progress, &id, &mut usage)
-            .await
-        {
+        let mut account = Account::open(self, caller, tool);
+        let span = account.span.clone();
+        let answered = self
+            .answer(caller, tool, arguments, progress, &mut account)
+            .instrument(span)
+            .await;
+        let reply = match answered {
             Ok(reply) => reply,
             Err(refusal) => Reply::refused(&refusal),
         };
-        (reply, usage)
+        account.close(&reply);
+        (reply, account.usage)
     }
 
     async fn answer(
@@ -199,28 +255,37 @@ impl Host {
         tool: &Tool,
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
-        id: &str,
-        usage: &mut Usage,
+        account: &mut Account<'_>,
     ) -> Result<Reply, Refusal> {
+        let id = account.entry.call.clone();
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
+        let (key, org) = self.tenants.budgets(caller);
         let budget = BudgetSources {
             input: ask.max_tokens(),
-            org: self.result_tokens,
+            key: key.tokens,
+            org,
             ..Default::default()
         }
         .resolve();
+        let deadline = tool.plugin.limits().deadline;
+        let tenant = self.tenants.tenant(caller);
+        let _permit_of_tenant = match &tenant {
+            Some(tenant) => Some(tenant.admit(deadline).await?),
+            None => None,
+        };
         let _permit = tool
             .admission
-            .admit(tool.plugin.name(), tool.plugin.limits().deadline)
+            .admit(&format!("plugin {}", tool.plugin.name()), deadline)
             .await?;
+        account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
-        let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
+        let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
-            *usage = failed.usage;
+            account.usage = failed.usage;
             failed.refusal
         })?;
-        *usage = called.usage;
+        account.usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
         let reply = shape(
             called.intake,
@@ -259,6 +324,115 @@ impl Host {
         }
         arguments
     }
+}
+
+/// What is known of one call so far. It is written down when it goes, however the call ends.
+struct Account<'a> {
+    host: &'a Host,
+    entry: Entry,
+    began: Instant,
+    usage: Usage,
+    admitted: Admitted,
+    span: Span,
+}
+
+impl<'a> Account<'a> {
+    fn open(host: &'a Host, caller: &Caller, tool: &Tool) -> Self {
+        let number = host.calls.fetch_add(1, Ordering::Relaxed);
+        let key = caller.key.as_ref().map(|key| key.id.clone());
+        let subject = || caller.subject.as_deref().map(|subject| named(subject));
+        let entry = Entry {
+            call: format!("{}-{number}", host.process),
+            at_ms: now_ms(),
+            tenant: caller.tenant.clone(),
+            key_id: key.or_else(subject).unwrap_or_default(),
+            client: caller.client.as_deref().map(named).unwrap_or_default(),
+            plugin: tool.plugin.name().to_owned(),
+            tool: tool.name().to_owned(),
+            outcome: CANCELLED.to_owned(),
+            ..Entry::default()
+        };
+        Self {
+            host,
+            began: Instant::now(),
+            usage: Usage::default(),
+            admitted: Admitted::default(),
+            span: telemetry::span(caller, &entry),
+            entry,
+        }
+    }
+
+    /// Takes down what left.
+    fn close(&mut self, reply: &Reply) {
+        let entry = &mut self.entry;
+        entry.outcome = reply
+            .refusal()
+            .map_or(ANSWERED, |code| code.as_str())
+            .to_owned();
+        entry.bytes_out = reply.bytes();
+        let Some(receipt) = reply.receipt() else {
+            entry.tokens_out = tokens::count(reply.body());
+            return;
+        };
+        for passage in &receipt.passages {
+            match passage.stage {
+                Stage::Narrow => {
+                    entry.rows_in = passage.rows_in;
+                    entry.bytes_in = passage.bytes_in;
+                    entry.rows_matched = passage.rows_out;
+                }
+                Stage::Page => entry.rows_on_page = passage.rows_out,
+                Stage::Fit => {
+                    entry.rows_out = passage.rows_out;
+                    // Nobody counts what does not leave: it is taken to be like what does.
+                    let tokens = passage.tokens_out.unwrap_or_default();
+                    let bytes = passage.bytes_out.max(1);
+                    let estimate =
+                        u128::from(tokens) * u128::from(entry.bytes_in) / u128::from(bytes);
+                    entry.tokens_in = u64::try_from(estimate).unwrap_or(u64::MAX);
+                }
+                Stage::Cap => {}
+            }
+        }
+        entry.tokens_out = receipt.approx_tokens;
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        let mut entry = std::mem::take(&mut self.entry);
+        entry.fuel = self.usage.fuel;
+        entry.memory_peak_bytes = self.usage.memory_peak_bytes;
+        entry.milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        telemetry::end(&self.span, &entry);
+        self.host.metrics.observe(&entry);
+        let spent = Spent {
+            calls: 0,
+            fuel: entry.fuel,
+            bytes: entry.bytes_out,
+            tokens: entry.tokens_out,
+        };
+        let charges = self.admitted.charges(spent).collect();
+        let running = self.admitted.running().to_vec();
+        if !self.host.ledger.record(entry, charges, running) {
+            self.host.metrics.unwritten();
+        }
+    }
+}
+
+/// A name that somebody gives themselves, as the ledger has it: short, on one line.
+fn named(name: &str) -> String {
+    let end = name.floor_char_boundary(MAX_CLIENT_BYTES);
+    name[..end]
+        .chars()
+        .map(|character| {
+            if character.is_control() {
+                ' '
+            } else {
+                character
+            }
+        })
+        .collect()
 }
 
 /// What the plugin is asked.

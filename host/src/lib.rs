@@ -10,6 +10,11 @@
 //! | [`config`] | `plimsoll.toml`, and the source of every value | |
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
 //! | [`admission`] | permits and queues | what runs |
+//! | [`tenant`] | who calls, with which budget and quota | which door a call came through |
+//! | [`store`] | keys, quotas and the ledger in SQLite or PostgreSQL; the only place that knows SQL | what they decide |
+//! | [`ledger`] | writing every call down | |
+//! | [`tls`] | what speaks TLS | |
+//! | [`metrics`], [`telemetry`] | numbers for Prometheus; log lines and OTLP traces | |
 //! | [`queries`] | queries that are too long for their cursors | |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
@@ -33,8 +38,14 @@ pub mod config;
 pub mod contract;
 pub mod examples;
 pub mod http;
+pub mod ledger;
 pub mod mcp;
+pub mod metrics;
 pub mod queries;
 pub mod sandbox;
 pub mod shape;
+pub mod store;
+pub mod telemetry;
+pub mod tenant;
+pub mod tls;
 pub mod watch;

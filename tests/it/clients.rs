@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll::call::Caller;
 use plimsoll::call::Host;
-use plimsoll::catalog::{Catalog, Tool};
+use plimsoll::catalog::{Catalog, Catalogs, Tool};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -315,11 +316,12 @@ const CHANGE: Duration = Duration::from_millis(250);
 /// Takes the last tool out of the listing and puts it back, without end. The suite calls a tool that is to change the
 /// listing; here, only an operator can.
 async fn change_the_listing(host: Arc<Host>) {
-    let tools: Vec<Arc<Tool>> = host.catalog().tools().cloned().collect();
+    let tools: Vec<Arc<Tool>> = host.catalog(&Caller::default()).tools().cloned().collect();
     let mut changes = tokio::time::interval(CHANGE);
     for count in [tools.len() - 1, tools.len()].into_iter().cycle() {
         changes.tick().await;
-        host.serve(Catalog::new(tools[..count].to_vec(), host.cap_bytes()).unwrap());
+        let catalog = Catalog::new(tools[..count].to_vec(), host.cap_bytes()).unwrap();
+        host.serve(Catalogs::single(Arc::new(catalog)));
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{self, TestHost, fleet, json as parse, plimsoll, root};
+use plimsoll::call::Caller;
 
 /// A folder with a config file and a state.
 pub(crate) fn folder(config: &str) -> TempDir {
@@ -472,7 +473,13 @@ async fn call_typed(host: &TestHost, arguments: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_typed_tool_satisfies_the_advertised_schema() {
     let host = typed(r#"{"items":[{"n":9007199254740993},{"n":2},{"n":3},{"n":4}]}"#).await;
-    let schema = host.host().catalog().tool("typed").unwrap().listed["outputSchema"].clone();
+    let schema = host
+        .host()
+        .catalog(&Caller::default())
+        .tool("typed")
+        .unwrap()
+        .listed["outputSchema"]
+        .clone();
     for arguments in [json!({"limit": 1}), json!({}), json!({"fields": ["n"]})] {
         let result = call_typed(&host, arguments).await;
         let structured = &result["structuredContent"];

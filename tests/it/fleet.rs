@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use plimsoll::call::Caller;
 use plimsoll::shape::tokens;
 use serde_json::json;
 
@@ -179,7 +180,12 @@ async fn the_operator_can_rename_and_switch_off_arguments() {
         fleet()
     );
     let host = TestHost::start(&config).await;
-    let tool = host.host().catalog().tool("fleet_show").unwrap().clone();
+    let tool = host
+        .host()
+        .catalog(&Caller::default())
+        .tool("fleet_show")
+        .unwrap()
+        .clone();
     let properties = tool.listed["inputSchema"]["properties"]
         .as_object()
         .unwrap();

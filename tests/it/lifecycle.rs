@@ -48,7 +48,7 @@ impl Watched {
     fn tools(&self) -> Vec<String> {
         self.app
             .host
-            .catalog()
+            .catalog(&Caller::default())
             .tools()
             .map(|tool| tool.name().to_owned())
             .collect()

@@ -58,7 +58,9 @@ impl TestHost {
     pub(crate) async fn start_in(folder: TempDir, config: &str) -> anyhow::Result<Self> {
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
-        let app = App::start(Config::read(&folder.path().join("plimsoll.toml"))?).await?;
+        let config = Config::read(&folder.path().join("plimsoll.toml"))?;
+        let app = App::open_signing_with(config, [7; 32]).await?;
+        app.load().await?;
         Ok(Self {
             app,
             _folder: folder,
@@ -107,12 +109,13 @@ impl Drop for Served {
     }
 }
 
-/// A state folder with the fixed signing key and the shared folder of compiled code.
+/// A state folder with the shared folder of compiled code.
 pub(crate) fn write_state(state: &Path) {
+    // The client with which tests call the host was built without a default for TLS. It was set already where this fails.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let code = root().join("target/test-code");
     std::fs::create_dir_all(&code).unwrap();
     std::fs::create_dir_all(state).unwrap();
-    std::fs::write(state.join("cursor.key"), [7; 32]).unwrap();
     std::os::unix::fs::symlink(code, state.join("code")).unwrap();
 }
 
@@ -161,9 +164,15 @@ impl HostProcess {
         let folder = tempfile::tempdir().unwrap();
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
+        Self::start_in(folder, &[])
+    }
+
+    /// The same over a folder that has a config file, with more environment variables.
+    pub(crate) fn start_in(folder: TempDir, environment: &[(&str, String)]) -> Self {
         let mut child = plimsoll()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .current_dir(folder.path())
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -194,6 +203,34 @@ impl HostProcess {
             log,
             folder,
         }
+    }
+
+    /// Its config file.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("plimsoll.toml")
+    }
+
+    /// Ends it as a process manager does, and waits until it has ended.
+    pub(crate) fn stop(&mut self) {
+        let id = self.child.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-TERM", &id])
+            .status();
+        assert!(sent.unwrap().success());
+        self.child.wait().unwrap();
+    }
+
+    /// Kills it, as a crash does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it and starts it again over the same folder.
+    pub(crate) fn restart(mut self) -> Self {
+        self.stop();
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        Self::start_in(folder, &[])
     }
 
     /// Replaces its config file, which it watches.

@@ -50,6 +50,7 @@ struct Declared {
 /// The tools of one plugin. Every error names the tool and the declaration that cannot be carried out.
 pub fn build(
     plugin: &Arc<Plugin>,
+    admission: &Arc<Admission>,
     limits: &PluginLimits,
     overrides: &BTreeMap<String, ToolFile>,
 ) -> anyhow::Result<Vec<Tool>> {
@@ -89,10 +90,6 @@ pub fn build(
         );
     }
     let default = ToolFile::default();
-    let admission = Arc::new(Admission::new(
-        limits.concurrent_calls.value,
-        limits.queued_calls.value,
-    ));
     declared
         .into_iter()
         .map(|declared| {
@@ -100,7 +97,7 @@ pub fn build(
             publish(
                 declared,
                 plugin,
-                &admission,
+                admission,
                 limits,
                 overrides.get(&name).unwrap_or(&default),
             )

@@ -9,7 +9,7 @@ mod references;
 mod registry;
 mod schema;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::bail;
@@ -22,6 +22,7 @@ use crate::admission::Admission;
 use crate::contract::Example;
 use crate::sandbox::Plugin;
 use crate::shape::{Listing, Policy, ToolFacts};
+use crate::tenant::SINGLE_TENANT;
 
 /// How a tool is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +78,48 @@ impl std::fmt::Debug for Tool {
     }
 }
 
-/// All tools, in a fixed order: plugins by name, and within a plugin the order in which it lists them.
+/// The catalogs of all tenants.
+#[derive(Debug, Default)]
+pub struct Catalogs {
+    by_tenant: HashMap<String, Arc<Catalog>>,
+    /// What a tenant sees that is none.
+    nothing: Arc<Catalog>,
+}
+
+impl Catalogs {
+    /// The one catalog of a host for one user.
+    pub fn single(catalog: Arc<Catalog>) -> Self {
+        let mut catalogs = Self::default();
+        catalogs.insert(SINGLE_TENANT.to_owned(), catalog);
+        catalogs
+    }
+
+    /// Sets what a tenant sees.
+    pub fn insert(&mut self, tenant: String, catalog: Arc<Catalog>) {
+        self.by_tenant.insert(tenant, catalog);
+    }
+
+    /// What a tenant sees.
+    pub fn of(&self, tenant: &str) -> &Arc<Catalog> {
+        self.by_tenant.get(tenant).unwrap_or(&self.nothing)
+    }
+
+    /// Whether every tenant sees the same as in other catalogs.
+    pub fn lists_the_same(&self, other: &Self) -> bool {
+        self.by_tenant.len() == other.by_tenant.len()
+            && self.by_tenant.iter().all(|(tenant, catalog)| {
+                catalog.listing().items() == other.of(tenant).listing().items()
+            })
+    }
+
+    /// How many different tools there are.
+    pub fn count(&self) -> usize {
+        let tools = self.by_tenant.values().flat_map(|catalog| catalog.tools());
+        tools.map(Arc::as_ptr).collect::<HashSet<_>>().len()
+    }
+}
+
+/// All tools of one tenant, in a fixed order: plugins by name, and within a plugin the order in which it lists them.
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Arc<Tool>>,

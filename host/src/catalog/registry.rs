@@ -9,7 +9,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use futures::StreamExt;
 
-use super::{Catalog, Tool, build};
+use super::{Catalog, Catalogs, Tool, build};
+use crate::admission::Admission;
 use crate::config::{Config, PluginConfig};
 use crate::sandbox::Sandbox;
 
@@ -20,7 +21,16 @@ const CONCURRENT_LOADS: usize = 4;
 #[derive(Debug)]
 pub struct Registry {
     sandbox: Sandbox,
-    loaded: BTreeMap<String, Loaded>,
+    loaded: BTreeMap<Entry, Loaded>,
+    /// The permits of each plugin, which all its entries share, with the numbers that they were made for.
+    admissions: BTreeMap<String, (u32, u32, Arc<Admission>)>,
+}
+
+/// A plugin, and the tenant for which its entry differs.
+type Entry = (String, Option<String>);
+
+fn entry(plugin: &PluginConfig) -> Entry {
+    (plugin.name.clone(), plugin.tenant.clone())
 }
 
 #[derive(Debug)]
@@ -52,39 +62,50 @@ impl Registry {
         Self {
             sandbox,
             loaded: BTreeMap::new(),
+            admissions: BTreeMap::new(),
         }
     }
 
     /// Loads what is new or has changed and forgets what is gone. A plugin whose file is gone is a problem, and so is one
     /// that does not load; the latter goes on serving as it was.
     pub async fn reconcile(&mut self, config: &Config) -> Vec<Problem> {
+        let entries: Vec<&PluginConfig> = config.entries().collect();
+        let admissions: Vec<Arc<Admission>> = entries
+            .iter()
+            .map(|plugin| self.admission(plugin, !config.tenants.is_empty()))
+            .collect();
         let sandbox = &self.sandbox;
         let loaded = &self.loaded;
         // The futures are made before the stream: a closure over borrowed plugins would make this future unfit to spawn.
-        let loads: Vec<_> = config
-            .plugins
+        let loads: Vec<_> = entries
             .iter()
-            .map(|plugin| outcome(sandbox, loaded.get(&plugin.name), plugin))
+            .zip(admissions)
+            .map(|(plugin, admission)| {
+                outcome(sandbox, loaded.get(&entry(plugin)), plugin, admission)
+            })
             .collect();
         let outcomes: Vec<anyhow::Result<Outcome>> = futures::stream::iter(loads)
             .buffered(CONCURRENT_LOADS)
             .collect()
             .await;
         let mut problems = Vec::new();
-        let mut problem = |plugin: &PluginConfig, error| {
+        let mut problem = |plugin: &PluginConfig, error: anyhow::Error| {
             problems.push(Problem {
                 plugin: plugin.name.clone(),
-                error,
+                error: match &plugin.tenant {
+                    Some(tenant) => error.context(format!("for tenant `{tenant}`")),
+                    None => error,
+                },
             })
         };
-        for (plugin, outcome) in config.plugins.iter().zip(outcomes) {
+        for (plugin, outcome) in entries.iter().zip(outcomes) {
             match outcome {
                 Ok(Outcome::Unchanged) => {}
                 Ok(Outcome::New(new)) => {
-                    self.loaded.insert(plugin.name.clone(), new);
+                    self.loaded.insert(entry(plugin), new);
                 }
                 Ok(Outcome::Gone(file)) => {
-                    self.loaded.remove(&plugin.name);
+                    self.loaded.remove(&entry(plugin));
                     problem(
                         plugin,
                         anyhow::anyhow!("there is no component file `{}`", file.display()),
@@ -94,20 +115,85 @@ impl Registry {
             }
         }
         self.loaded
-            .retain(|name, _| config.plugins.iter().any(|plugin| plugin.name == *name));
+            .retain(|known, _| entries.iter().any(|plugin| entry(plugin) == *known));
+        self.admissions
+            .retain(|name, _| entries.iter().any(|plugin| plugin.name == *name));
         problems
     }
 
-    /// The tools of everything that is loaded.
-    pub fn catalog(&self, cap_bytes: u32) -> anyhow::Result<Catalog> {
-        Catalog::new(
-            self.loaded
-                .values()
-                .flat_map(|loaded| &loaded.tools)
-                .cloned()
-                .collect(),
-            cap_bytes,
-        )
+    /// The permits of a plugin: those that it had, unless their numbers have changed. Where there are tenants, it is they
+    /// who queue, so that the calls of one that waits do not shut others out.
+    fn admission(&mut self, plugin: &PluginConfig, has_tenants: bool) -> Arc<Admission> {
+        let concurrent = plugin.limits.concurrent_calls.value;
+        let queue = if has_tenants {
+            u32::MAX
+        } else {
+            plugin.limits.queued_calls.value
+        };
+        let made = || {
+            (
+                concurrent,
+                queue,
+                Arc::new(Admission::new(concurrent, queue)),
+            )
+        };
+        let known = self
+            .admissions
+            .entry(plugin.name.clone())
+            .or_insert_with(made);
+        if (known.0, known.1) != (concurrent, queue) {
+            *known = made();
+        }
+        known.2.clone()
+    }
+
+    /// The tools of everything that is loaded, for each tenant.
+    pub fn catalogs(&self, config: &Config, cap_bytes: u32) -> anyhow::Result<Catalogs> {
+        if config.tenants.is_empty() {
+            let all: Vec<Entry> = self.loaded.keys().cloned().collect();
+            return Ok(Catalogs::single(Arc::new(self.catalog(&all, cap_bytes)?)));
+        }
+        // Tenants that see the same share one catalog.
+        let mut made: BTreeMap<Vec<Entry>, Arc<Catalog>> = BTreeMap::new();
+        let mut catalogs = Catalogs::default();
+        for tenant in &config.tenants {
+            let mut entries: Vec<Entry> = tenant
+                .plugins
+                .iter()
+                .map(|plugin| {
+                    let variant = config.variant(plugin, &tenant.name);
+                    (
+                        plugin.clone(),
+                        variant.and_then(|variant| variant.tenant.clone()),
+                    )
+                })
+                .filter(|entry| self.loaded.contains_key(entry))
+                .collect();
+            entries.sort();
+            entries.dedup();
+            let catalog = match made.get(&entries) {
+                Some(catalog) => catalog.clone(),
+                None => {
+                    let catalog = self
+                        .catalog(&entries, cap_bytes)
+                        .with_context(|| format!("tenant `{}`", tenant.name))?;
+                    let catalog = Arc::new(catalog);
+                    made.insert(entries, catalog.clone());
+                    catalog
+                }
+            };
+            catalogs.insert(tenant.name.clone(), catalog);
+        }
+        Ok(catalogs)
+    }
+
+    fn catalog(&self, entries: &[Entry], cap_bytes: u32) -> anyhow::Result<Catalog> {
+        let tools = entries
+            .iter()
+            .filter_map(|entry| self.loaded.get(entry))
+            .flat_map(|loaded| &loaded.tools)
+            .cloned();
+        Catalog::new(tools.collect(), cap_bytes)
     }
 }
 
@@ -115,6 +201,7 @@ async fn outcome(
     sandbox: &Sandbox,
     loaded: Option<&Loaded>,
     plugin: &PluginConfig,
+    admission: Arc<Admission>,
 ) -> anyhow::Result<Outcome> {
     let file = &plugin.component;
     let component = match tokio::fs::read(file).await {
@@ -142,7 +229,7 @@ async fn outcome(
         load.await
             .with_context(|| format!("loading `{}`", file.display()))?,
     );
-    let tools = build(&loaded, &plugin.limits, &plugin.tools)?;
+    let tools = build(&loaded, &admission, &plugin.limits, &plugin.tools)?;
     Ok(Outcome::New(Loaded {
         fingerprint,
         tools: tools.into_iter().map(Arc::new).collect(),

@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::Exit;
 use crate::app::App;
+use crate::call::Caller;
 use crate::config::{Config, FILE_NAME};
 
 /// How plugins are built, here and in the repository of the host: there is one way.
@@ -159,7 +160,7 @@ fn report(component: &Path, app: &App) -> anyhow::Result<String> {
         .metadata()
         .with_context(|| format!("reading `{}`", component.display()))?
         .len();
-    let catalog = app.host.catalog();
+    let catalog = app.host.catalog(&Caller::default());
     let Some(first) = catalog.tools().next() else {
         bail!("`{}` offers no tools", component.display())
     };

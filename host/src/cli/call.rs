@@ -7,9 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Map, Value};
 
-use super::{ConfigArgument, Exit};
+use super::{CallerArguments, ConfigArgument, Exit};
 use crate::app::App;
-use crate::call::Caller;
 use crate::config::Config;
 
 #[derive(Debug, Args)]
@@ -21,6 +20,8 @@ pub(super) struct Call {
     args: String,
     #[command(flatten)]
     config: ConfigArgument,
+    #[command(flatten)]
+    caller: CallerArguments,
     /// A component file to call without a config file; it is granted nothing
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     plugin: Option<PathBuf>,
@@ -44,10 +45,9 @@ impl Call {
                 other => bail!("`--args` must be a JSON object, found: {other}"),
             };
         let app = App::start(config).await?;
-        let reply = app
-            .host
-            .call_named(&Caller::default(), &self.tool, arguments)
-            .await;
+        let caller = self.caller.caller(&app)?;
+        let reply = app.host.call_named(&caller, &self.tool, arguments).await;
+        app.close().await;
         if reply.refusal().is_some() {
             writeln!(std::io::stderr().lock(), "{}", reply.body())?;
             return Ok(Exit::Refused);

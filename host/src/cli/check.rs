@@ -2,13 +2,15 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::{ConfigArgument, Exit};
 use crate::app::App;
+use crate::call::Caller;
 use crate::catalog::Tool;
-use crate::config::{Config, PluginConfig, PluginLimits, Setting, Source};
+use crate::config::{Config, PluginConfig, PluginLimits, Setting, Source, TenantConfig};
 use crate::shape::HostArgument;
 
 #[derive(Debug, Args)]
@@ -53,14 +55,25 @@ fn effective(app: &App) -> String {
     );
     out.table("limits");
     out.limits(&config.limits);
-    let catalog = app.host.catalog();
-    for plugin in &config.plugins {
+    for tenant in &config.tenants {
+        out.tenant(tenant);
+    }
+    for plugin in config.entries() {
         out.plugin(plugin);
-        let tools: Vec<_> = catalog
-            .tools()
-            .filter(|tool| tool.plugin.name() == plugin.name)
-            .collect();
-        for tool in tools {
+        let tenant = config.tenants.iter().find(|tenant| match &plugin.tenant {
+            Some(name) => tenant.name == *name,
+            None => {
+                tenant.plugins.contains(&plugin.name)
+                    && config.variant(&plugin.name, &tenant.name).is_none()
+            }
+        });
+        let caller = Caller {
+            tenant: tenant.map(|tenant| tenant.name.clone()).unwrap_or_default(),
+            ..Caller::default()
+        };
+        let catalog = app.host.catalog(&caller);
+        let is_of_plugin = |tool: &&Arc<Tool>| tool.plugin.name() == plugin.name;
+        for tool in catalog.tools().filter(is_of_plugin) {
             out.tool(&plugin.name, tool);
         }
     }
@@ -94,8 +107,30 @@ impl Lines {
         self.setting("queued_calls", &limits.queued_calls);
     }
 
+    fn tenant(&mut self, tenant: &TenantConfig) {
+        self.table(&format!("tenants.{}", tenant.name));
+        self.line("plugins", tenant.plugins.join(", "), Source::File);
+        let tokens = tenant.result_tokens;
+        self.line(
+            "result_tokens",
+            tokens.map_or(String::from("none"), |tokens| tokens.to_string()),
+            if tokens.is_some() {
+                Source::File
+            } else {
+                Source::Default
+            },
+        );
+        self.line("concurrent_calls", tenant.concurrent_calls, "effective");
+        self.line("queued_calls", tenant.queued_calls, "effective");
+        let quotas = serde_json::to_string(&tenant.quotas).unwrap_or_default();
+        self.line("quotas", quotas, "effective");
+    }
+
     fn plugin(&mut self, plugin: &PluginConfig) {
-        self.table(&format!("plugins.{}", plugin.name));
+        match &plugin.tenant {
+            Some(tenant) => self.table(&format!("tenants.{tenant}.grants.{}", plugin.name)),
+            None => self.table(&format!("plugins.{}", plugin.name)),
+        }
         self.line("component", plugin.component.display(), Source::File);
         for key in plugin.grants.config.keys() {
             // A value may be a secret: its name is enough to see that it is set.

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::Exit;
 use super::build::{Source, grouped, loaded};
 use crate::app::App;
-use crate::call::Host;
+use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::contract::{Passage, Receipt, Stage};
 use crate::examples::{self, Case, Difference, SIGNING_KEY, Step};
@@ -63,7 +63,7 @@ impl Dev {
         let Some(component) = self.source.build()? else {
             return Ok(Exit::Failed);
         };
-        let app = App::open_signing_with(self.source.config(&component)?, SIGNING_KEY)?;
+        let app = App::open_signing_with(self.source.config(&component)?, SIGNING_KEY).await?;
         loaded(app.load()).await?;
         let folders = examples::folders(&self.source.dir().join("examples"))?;
         let mut is_as_expected = true;
@@ -75,7 +75,7 @@ impl Dev {
             is_as_expected &= verdict.is_good();
             print(&(show(&app.host, &name, &case.tool, &steps) + &format!("  {verdict}\n\n")))?;
         }
-        for tool in app.host.catalog().tools() {
+        for tool in app.host.catalog(&Caller::default()).tools() {
             for example in &tool.examples {
                 let case = Case {
                     title: Some(example.title.clone()),
@@ -164,7 +164,7 @@ fn print(text: &str) -> std::io::Result<()> {
 /// One example: each of its calls with what every stage left, and how near it came to its limits.
 fn show(host: &Host, name: &str, tool: &str, steps: &[Step]) -> String {
     let mut out = format!("{name}\n");
-    let catalog = host.catalog();
+    let catalog = host.catalog(&Caller::default());
     for step in steps {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  > {tool} {}", Value::Object(step.arguments.clone()));

@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{ConfigArgument, Exit};
+use crate::admission::Admission;
 use crate::app;
 use crate::catalog::{self, Tool};
 use crate::config::Config;
@@ -81,7 +82,14 @@ impl Inspect {
                 let _ = writeln!(out, "\nit does not load: {error:#}");
             }
             Ok(loaded) => {
-                let tools = catalog::build(&Arc::new(loaded), &plugin.limits, &BTreeMap::new())?;
+                // Nothing is called here.
+                let admission = Arc::new(Admission::new(1, 0));
+                let tools = catalog::build(
+                    &Arc::new(loaded),
+                    &admission,
+                    &plugin.limits,
+                    &BTreeMap::new(),
+                )?;
                 let total: u64 = tools.iter().map(|tool| tool.listing_tokens).sum();
                 let _ = writeln!(
                     out,

@@ -5,8 +5,11 @@ mod call;
 mod check;
 mod dev;
 mod inspect;
+mod keys;
 mod new;
 mod serve;
+mod tenants;
+mod usage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +17,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, Parser, Subcommand};
 
+use crate::app::App;
+use crate::call::Caller;
 use crate::config::{Config, FILE_NAME};
 
 /// How a command ended.
@@ -57,6 +62,12 @@ enum Command {
     Build(build::Build),
     /// Build a plugin at every change, and run its examples: what each stage left, and which limit came closest
     Dev(dev::Dev),
+    /// Make, list, change and revoke the keys of tenants
+    Keys(keys::Keys),
+    /// List the tenants, and change their budgets while the host serves
+    Tenants(tenants::Tenants),
+    /// Add up the calls of the ledger
+    Usage(usage::Usage),
     /// Load everything and print the effective configuration with the source of each value
     Check(check::Check),
 }
@@ -83,6 +94,33 @@ impl ConfigArgument {
     }
 }
 
+/// Whose call it is, on a host with tenants.
+#[derive(Debug, Clone, Args)]
+struct CallerArguments {
+    /// The tenant whose call it is, on a host with tenants
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// The key whose budget and quotas apply, by its name or id
+    #[arg(long, value_name = "NAME", requires = "tenant")]
+    key: Option<String>,
+    /// The client program that calls, by the name it gives itself
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+}
+
+impl CallerArguments {
+    fn caller(&self, app: &App) -> anyhow::Result<Caller> {
+        let caller = app
+            .host
+            .tenants()
+            .caller(self.tenant.as_deref(), self.key.as_deref())?;
+        Ok(Caller {
+            client: self.client.clone(),
+            ..caller
+        })
+    }
+}
+
 /// Runs what was typed.
 pub async fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
@@ -92,6 +130,9 @@ pub async fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::New(new) => new.run(),
         Command::Build(build) => build.run().await,
         Command::Dev(dev) => dev.run().await,
+        Command::Keys(keys) => keys.run().await,
+        Command::Tenants(tenants) => tenants.run().await,
+        Command::Usage(usage) => usage.run().await,
         Command::Check(check) => check.run().await,
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{ConfigArgument, Exit};
+use super::{CallerArguments, ConfigArgument, Exit};
 use crate::app::App;
 use crate::config::{Setting, Source};
 use crate::http::Allowed;
@@ -25,6 +25,8 @@ pub(super) struct Serve {
     /// Serve one MCP client over standard input and output instead of HTTP
     #[arg(long)]
     stdio: bool,
+    #[command(flatten)]
+    caller: CallerArguments,
     /// The address to listen on, instead of the configured one
     #[arg(long, value_name = "ADDRESS", conflicts_with = "stdio")]
     listen: Option<SocketAddr>,
@@ -43,24 +45,31 @@ impl Serve {
         tokio::task::spawn_blocking(tokens::warm);
         let stop = CancellationToken::new();
         let address = config.listen.value;
-        if !self.stdio && !address.ip().is_loopback() {
+        if !self.stdio && !address.ip().is_loopback() && config.tenants.is_empty() {
             bail!(
                 "refusing to listen on `{address}`: this host has no keys, so everybody who reaches that address could call its \
-                 tools\nhint: listen on a loopback address such as `127.0.0.1:8787`"
+                 tools\nhint: listen on a loopback address such as `127.0.0.1:8787`, or give the config file tenants, and \
+                 them keys with `plimsoll keys add`"
             );
         }
-        let app = App::open(config)?;
+        let app = App::open(config).await?;
+        // Known before anything is served, so that a wrong name is an error of the command.
+        let caller = if self.stdio {
+            Some(self.caller.caller(&app)?)
+        } else {
+            None
+        };
         tokio::spawn(stop_on_signal(stop.clone()));
         // A client is answered while plugins compile; only what needs the tools waits for them.
         let load_and_watch = async {
             app.load().await?;
-            let tools = app.host.catalog().tools().len();
+            let tools = app.host.tools();
             tracing::info!("{tools} tools are ready");
             watch::run(&app, stop.clone()).await
         };
         let doors = async {
-            if self.stdio {
-                return mcp::stdio(app.host.clone(), stop.clone()).await;
+            if let Some(caller) = caller {
+                return mcp::stdio(app.host.clone(), caller, stop.clone()).await;
             }
             let listener = TcpListener::bind(address)
                 .await
@@ -68,28 +77,41 @@ impl Serve {
             let bound = listener
                 .local_addr()
                 .context("reading the address that was bound")?;
-            tracing::info!(
-                "single user, no keys: listening on http://{bound} (MCP at /mcp, API at /v1/tools)"
-            );
+            let who = match app.config.tenants.len() {
+                0 => String::from("single user, no keys"),
+                tenants => format!("{tenants} tenants"),
+            };
+            tracing::info!("{who}: listening on http://{bound} (MCP at /mcp, API at /v1/tools)");
             let router = http::router(app.host.clone(), Allowed::of(&app.config), stop.clone());
             http::run(listener, router, stop.clone()).await
         };
-        tokio::pin!(doors);
-        tokio::select! {
-            outcome = &mut doors => return outcome.map(|()| Exit::Success),
-            outcome = load_and_watch => outcome?,
-        }
-        // Stopping: what runs may end, for a while.
-        match tokio::time::timeout(DRAIN, doors).await {
-            Ok(outcome) => outcome?,
-            Err(_) => tracing::warn!(
-                "{} calls were still running after {} s and were stopped",
-                app.host.running(),
-                DRAIN.as_secs()
-            ),
-        }
-        Ok(Exit::Success)
+        let outcome = serve(doors, load_and_watch, &app).await;
+        app.close().await;
+        outcome.map(|()| Exit::Success)
     }
+}
+
+/// Serves until the doors close or the signal to stop comes; then what runs may end, for a while.
+async fn serve(
+    doors: impl Future<Output = anyhow::Result<()>>,
+    load_and_watch: impl Future<Output = anyhow::Result<()>>,
+    app: &App,
+) -> anyhow::Result<()> {
+    tokio::pin!(doors);
+    tokio::select! {
+        outcome = &mut doors => return outcome,
+        outcome = load_and_watch => outcome?,
+        () = app.keep() => {}
+    }
+    match tokio::time::timeout(DRAIN, doors).await {
+        Ok(outcome) => outcome?,
+        Err(_) => tracing::warn!(
+            "{} calls were still running after {} s and were stopped",
+            app.host.running(),
+            DRAIN.as_secs()
+        ),
+    }
+    Ok(())
 }
 
 /// Fires `stop` at the first interrupt or termination signal.

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::tenant::Quotas;
+
 /// The file.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// Address on which the HTTP doors listen.
     pub listen: Option<String>,
-    /// Folder for what the host itself keeps: the key that signs cursors, and compiled code.
+    /// Folder for what the host itself keeps: the store, where no database is named, and compiled code.
     pub state: Option<PathBuf>,
     /// Folder in which component files are looked up.
     pub plugins_folder: Option<PathBuf>,
@@ -24,12 +26,98 @@ pub struct File {
     pub allowed_hosts: Option<Vec<String>>,
     /// Origins, beside the loopback ones, from which browsers may call the MCP endpoint.
     pub allowed_origins: Option<Vec<String>>,
+    /// A PostgreSQL database that replicas share, as a URL, or as `{ env = … }` or `{ file = … }` that holds it. Absent: a
+    /// file of SQLite in the state folder.
+    pub store: Option<StoreFile>,
+    /// How many days a call stays in the ledger.
+    pub ledger_days: Option<u32>,
     /// Limits of every plugin that does not set its own.
     #[serde(default)]
     pub limits: LimitsFile,
     /// The plugins, by name.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginFile>,
+    /// The tenants, by name. Without any, the host is for one user.
+    #[serde(default)]
+    pub tenants: BTreeMap<String, TenantFile>,
+    /// Identity providers whose tokens are taken beside keys.
+    #[serde(default)]
+    pub auth: AuthFile,
+}
+
+/// A URL that may hold a password, or where it is.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StoreFile {
+    /// The URL itself.
+    Url(String),
+    /// Where it is.
+    Secret(SecretFile),
+}
+
+/// One tenant.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantFile {
+    /// The plugins that it sees and calls, by name; `["*"]` is all of them. Absent: none.
+    #[serde(default)]
+    pub plugins: Vec<String>,
+    /// Token budget of its answers, where neither the call nor its key says one. `plimsoll tenants set` changes it at run
+    /// time. Absent: none.
+    pub result_tokens: Option<u64>,
+    /// Its calls that run at the same time on one replica, of all plugins.
+    pub concurrent_calls: Option<u32>,
+    /// Its calls that wait for one of those to end; further ones are refused as `busy`.
+    pub queued_calls: Option<u32>,
+    /// What it may spend.
+    #[serde(default)]
+    pub quotas: Quotas,
+    /// What plugins are given for this tenant, by the plugin's name.
+    #[serde(default)]
+    pub grants: BTreeMap<String, TenantGrantsFile>,
+}
+
+/// What one plugin is given for one tenant: beside its own entry, or in its place where names are the same.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantGrantsFile {
+    /// Values as in the plugin's entry.
+    #[serde(default)]
+    pub config: BTreeMap<String, String>,
+    /// Secrets as in the plugin's entry.
+    #[serde(default)]
+    pub secrets: BTreeMap<String, SecretFile>,
+    /// Folders, in place of all of the plugin's entry.
+    pub files: Option<Vec<FileGrantFile>>,
+}
+
+/// OAuth 2.1: this host as a resource server.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuthFile {
+    /// The URL under which clients reach `/mcp`: the audience that tokens must have.
+    pub resource: Option<String>,
+    /// Whose tokens are taken.
+    #[serde(default)]
+    pub issuers: Vec<IssuerFile>,
+}
+
+/// One identity provider.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerFile {
+    /// Its URL, as `iss` in its tokens has it.
+    pub issuer: String,
+    /// Where its keys are. Absent: as its metadata says (RFC 8414 or OpenID Connect).
+    pub jwks_url: Option<String>,
+    /// The tenant of all its tokens. Give this or `tenant_claim`.
+    pub tenant: Option<String>,
+    /// The claim that names the tenant.
+    pub tenant_claim: Option<String>,
+    /// The scope that a token needs.
+    pub scope: Option<String>,
+    /// The scope that makes its bearer an admin. Absent: nobody is one by a token.
+    pub admin_scope: Option<String>,
 }
 
 /// Limits of one call.

@@ -60,7 +60,7 @@ fn hosts(file: &PluginFile, place: &str) -> anyhow::Result<Option<Vec<HostGrant>
 }
 
 /// Reads a secret. No message carries any of it.
-fn read(source: &SecretFile, folder: &Path) -> anyhow::Result<String> {
+pub(super) fn read(source: &SecretFile, folder: &Path) -> anyhow::Result<String> {
     let value = match (&source.env, &source.file) {
         (Some(name), None) => match std::env::var(name) {
             Ok(value) => value,

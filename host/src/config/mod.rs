@@ -6,6 +6,7 @@
 mod file;
 mod grants;
 mod reference;
+mod tenants;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use anyhow::{Context, bail};
 pub use file::{File, ToolFile};
 use file::{HorizonFile, LimitsFile, PluginFile, Switch};
 pub use reference::reference;
+pub use tenants::{AuthConfig, DEFAULT_SCOPE, TenantConfig, check_budget};
 
 use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
 use crate::contract;
@@ -25,12 +27,16 @@ use crate::sandbox::{Grants, Limits, MAX_DEADLINE};
 use crate::shape::{
     DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES,
 };
+use crate::store::Location;
 
 /// Where the HTTP doors listen by default: on loopback, since a host without keys is for one user.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:8787";
 
 /// The state folder by default, beside the config file.
 pub const DEFAULT_STATE: &str = ".plimsoll";
+
+/// How long a call stays in the ledger by default: a quarter, and some days to account for it.
+pub const DEFAULT_LEDGER_DAYS: u32 = 100;
 
 /// The name of the config file that is used where none is named.
 pub const FILE_NAME: &str = "plimsoll.toml";
@@ -178,6 +184,8 @@ impl PluginLimits {
 pub struct PluginConfig {
     /// Its name.
     pub name: String,
+    /// The tenant, where the entry differs for one.
+    pub tenant: Option<String>,
     /// The component file.
     pub component: PathBuf,
     /// What it may reach.
@@ -209,6 +217,16 @@ pub struct Config {
     pub limits: PluginLimits,
     /// The plugins, in the order of their names.
     pub plugins: Vec<PluginConfig>,
+    /// The store.
+    pub store: Location,
+    /// How many days a call stays in the ledger.
+    pub ledger_days: Setting<u32>,
+    /// The tenants, in the order of their names; none where the host is for one user.
+    pub tenants: Vec<TenantConfig>,
+    /// Entries of plugins that differ for a tenant.
+    pub variants: Vec<PluginConfig>,
+    /// Identity providers.
+    pub auth: AuthConfig,
 }
 
 impl Config {
@@ -237,6 +255,7 @@ impl Config {
         let mut config = Self::parse("", Path::new("."))?;
         config.plugins.push(PluginConfig {
             name: name.to_owned(),
+            tenant: None,
             component: component.to_owned(),
             grants: Grants::default(),
             limits: config.limits.clone(),
@@ -267,20 +286,23 @@ impl Config {
             file.plugins_folder.map(|plugins| folder.join(plugins)),
             &Setting::default(folder.join("plugins")),
         );
+        let entry =
+            |name, plugin| resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits);
+        let (tenants, variants) = tenants::resolve(file.tenants, &file.plugins, entry)?;
         let plugins = file
             .plugins
             .into_iter()
-            .map(|(name, plugin)| {
-                resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits)
-            })
+            .map(|(name, plugin)| entry(name, plugin))
             .collect::<anyhow::Result<_>>()?;
+        let state = Setting::or(
+            file.state.map(|state| folder.join(state)),
+            &Setting::default(folder.join(DEFAULT_STATE)),
+        );
         Ok(Self {
             file: None,
             listen: Setting::or(listen, &Setting::default(default_listen)),
-            state: Setting::or(
-                file.state.map(|state| folder.join(state)),
-                &Setting::default(folder.join(DEFAULT_STATE)),
-            ),
+            store: tenants::store(file.store, folder, &state.value)?,
+            state,
             plugins_folder,
             result_tokens: file
                 .result_tokens
@@ -290,8 +312,12 @@ impl Config {
                 }),
             allowed_hosts: Setting::or(file.allowed_hosts, &Setting::default(Vec::new())),
             allowed_origins: Setting::or(file.allowed_origins, &Setting::default(Vec::new())),
+            ledger_days: Setting::or(file.ledger_days, &Setting::default(DEFAULT_LEDGER_DAYS)),
             limits,
             plugins,
+            tenants,
+            variants,
+            auth: tenants::auth(file.auth)?,
         })
     }
 
@@ -305,7 +331,30 @@ impl Config {
             && self.result_tokens == other.result_tokens
             && self.allowed_hosts == other.allowed_hosts
             && self.allowed_origins == other.allowed_origins
+            && self.store == other.store
+            && self.ledger_days == other.ledger_days
+            && self.auth == other.auth
+            && self.tenants.is_empty() == other.tenants.is_empty()
             && self.limits == other.limits
+    }
+
+    /// The entries that are loaded: those of all plugins on a host for one user, otherwise those that a tenant uses.
+    pub fn entries(&self) -> impl Iterator<Item = &PluginConfig> {
+        let is_used = |plugin: &&PluginConfig| {
+            self.tenants.is_empty()
+                || self.tenants.iter().any(|tenant| {
+                    tenant.plugins.contains(&plugin.name)
+                        && self.variant(&plugin.name, &tenant.name).is_none()
+                })
+        };
+        self.plugins.iter().filter(is_used).chain(&self.variants)
+    }
+
+    /// The entry of a plugin that differs for a tenant.
+    pub fn variant(&self, plugin: &str, tenant: &str) -> Option<&PluginConfig> {
+        self.variants
+            .iter()
+            .find(|variant| variant.name == plugin && variant.tenant.as_deref() == Some(tenant))
     }
 
     /// The most memory that any plugin may have: the size of a slot in the pool.
@@ -314,6 +363,7 @@ impl Config {
             .plugins
             .iter()
             .map(|plugin| plugin.limits.memory_bytes.value);
+        // What differs for a tenant are grants, never limits.
         plugins.fold(self.limits.memory_bytes.value, u64::max)
     }
 }
@@ -340,6 +390,7 @@ fn resolve_plugin(
     }
     let grants = grants::resolve(&file, folder, &place)?;
     Ok(PluginConfig {
+        tenant: None,
         component: plugins_folder.join(
             file.component
                 .unwrap_or_else(|| PathBuf::from(format!("{name}.wasm"))),

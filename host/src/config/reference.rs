@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{DEFAULT_LISTEN, DEFAULT_STATE, File, PluginLimits};
+use super::{
+    DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE, File, PluginLimits,
+};
+use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE};
 
 /// The reference as Markdown tables, one a TOML table.
 pub fn reference() -> String {
@@ -23,6 +26,16 @@ pub fn reference() -> String {
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
         ("`horizon = { … }`", "", "HorizonFile"),
         ("`columns = [{ … }]`", "", "ColumnFile"),
+        ("`[tenants.NAME]`", "", "TenantFile"),
+        ("`[tenants.NAME.quotas]`", "", "Quotas"),
+        (
+            "`[tenants.NAME.quotas.minute]` and `[tenants.NAME.quotas.day]`",
+            "",
+            "Amounts",
+        ),
+        ("`[tenants.NAME.grants.PLUGIN]`", "", "TenantGrantsFile"),
+        ("`[auth]`", "", "AuthFile"),
+        ("`[[auth.issuers]]`", "", "IssuerFile"),
     ];
     for (title, scope, definition) in tables {
         let properties = if definition == "File" {
@@ -67,6 +80,7 @@ fn type_of(property: &Value) -> String {
             .find(|name| *name != "null")
             .map_or("text", one)
             .to_owned(),
+        _ if property["anyOf"].to_string().contains("StoreFile") => String::from("text or table"),
         _ if property.get("anyOf").is_some() => String::from("table or `false`"),
         _ => String::from("table"),
     }
@@ -85,6 +99,10 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "intake_bytes") => limits.intake_bytes.value.to_string(),
         ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
         ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
+        ("File", _, "ledger_days") => DEFAULT_LEDGER_DAYS.to_string(),
+        ("TenantFile", _, "concurrent_calls") => DEFAULT_TENANT_CALLS.to_string(),
+        ("TenantFile", _, "queued_calls") => DEFAULT_TENANT_QUEUE.to_string(),
+        ("IssuerFile", _, "scope") => format!("`{DEFAULT_SCOPE}`"),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
         ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
             String::from("false")

@@ -2,13 +2,16 @@
 //!
 //! Owns: routes, which hosts and origins may reach them, and how a [`Reply`](crate::shape::Reply) becomes a response.
 
+mod auth;
 mod guard;
 mod openapi;
 mod tools;
 
 use std::sync::Arc;
 
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use tokio::net::TcpListener;
@@ -19,28 +22,49 @@ pub use guard::Allowed;
 
 use crate::call::Host;
 use crate::mcp;
+use crate::metrics::MEDIA_TYPE;
 
 /// Bytes of a request body: what rmcp takes, so that all doors take the same.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
 
 /// Every route.
 pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Router {
-    let mcp = mcp::http(&host, stop);
+    let known = middleware::from_fn_with_state(host.clone(), auth::authenticate);
+    let admins = Router::new()
+        .route("/metrics", get(metrics))
+        .route_layer(middleware::from_fn(auth::admins));
+    let mcp = mcp::http(&host, stop)
+        .layer(middleware::from_fn(guard::json_rpc))
+        .layer(middleware::from_fn(auth::sessions))
+        .layer(known.clone());
     Router::new()
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{tool}", post(tools::call))
         .route("/openapi.json", get(openapi::document))
+        .merge(admins)
+        .route_layer(known)
+        // What is below needs no key.
         .route("/healthz", get(|| async { "ok\n" }))
+        .route("/.well-known/oauth-protected-resource", get(auth::metadata))
+        .route(
+            "/.well-known/oauth-protected-resource/{*path}",
+            get(auth::metadata),
+        )
         .fallback(tools::no_such_route)
         .method_not_allowed_fallback(tools::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .with_state(host)
-        .merge(mcp.layer(middleware::from_fn(guard::json_rpc)))
+        .merge(mcp)
         .layer(middleware::from_fn_with_state(
             Arc::new(allowed),
             guard::hosts_and_origins,
         ))
         .layer(CatchPanicLayer::new())
+}
+
+/// `GET /metrics`
+async fn metrics(State(host): State<Arc<Host>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, MEDIA_TYPE)], host.metrics())
 }
 
 /// Serves the doors on a socket until `stop` fires; then what is running may end.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -22,12 +23,13 @@ pub(super) struct Which {
 /// `GET /openapi.json`
 pub(super) async fn document(
     State(host): State<Arc<Host>>,
+    Extension(caller): Extension<Caller>,
     Query(which): Query<Which>,
 ) -> Response {
     host.ready().await;
     let document = match &which.tool {
-        None => describe(host.catalog().tools().map(Arc::as_ref)),
-        Some(name) => match host.tool(&Caller::default(), name) {
+        None => describe(host.catalog(&caller).tools().map(Arc::as_ref)),
+        Some(name) => match host.tool(&caller, name) {
             Some(tool) => describe([tool.as_ref()]),
             None => return problem(&Reply::refused(&Refusal::unknown_tool(name))),
         },

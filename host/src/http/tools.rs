@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -10,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::admission::RETRY_AFTER_SECONDS;
 use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::shape::{Code, HostArgument, Refusal, Reply};
@@ -25,9 +25,13 @@ pub(super) struct After {
 }
 
 /// `GET /v1/tools`
-pub(super) async fn list(State(host): State<Arc<Host>>, Query(query): Query<After>) -> Response {
+pub(super) async fn list(
+    State(host): State<Arc<Host>>,
+    Extension(caller): Extension<Caller>,
+    Query(query): Query<After>,
+) -> Response {
     host.ready().await;
-    let catalog = host.catalog();
+    let catalog = host.catalog(&caller);
     let Some(page) = catalog.listing().page(query.after.as_deref()) else {
         let refusal = Refusal::new(
             Code::InvalidCursor,
@@ -50,15 +54,12 @@ pub(super) async fn list(State(host): State<Arc<Host>>, Query(query): Query<Afte
 /// `POST /v1/tools/{tool}`
 pub(super) async fn call(
     State(host): State<Arc<Host>>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Query(query): Query<After>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let caller = Caller {
-        client: text(&headers, header::USER_AGENT).map(str::to_owned),
-        ..Caller::default()
-    };
     host.ready().await;
     let Some(tool) = host.tool(&caller, &name) else {
         return problem(&Reply::refused(&Refusal::unknown_tool(&name)));
@@ -135,7 +136,7 @@ fn arguments(
 
 /// A route that does not exist.
 pub(super) async fn no_such_route() -> Response {
-    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /mcp, GET /openapi.json, GET /healthz";
+    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /mcp, GET /openapi.json, GET /metrics, GET /healthz";
     problem(&Reply::refused(&Refusal::new(Code::NotFound, message)))
 }
 
@@ -156,7 +157,9 @@ pub(super) fn problem(reply: &Reply) -> Response {
     let mut problem = Map::new();
     problem.insert("title".into(), code.as_str().into());
     problem.insert("status".into(), code.http_status().into());
+    let mut retry_after = None;
     if let Ok(Value::Object(mut refusal)) = serde_json::from_str(reply.body()) {
+        retry_after = refusal.get("retry_after_seconds").and_then(Value::as_u64);
         problem.insert(
             "detail".into(),
             refusal.remove("message").unwrap_or_default(),
@@ -171,10 +174,10 @@ pub(super) fn problem(reply: &Reply) -> Response {
         Value::Object(problem).to_string(),
     )
         .into_response();
-    if code == Code::Busy {
+    if let Some(seconds) = retry_after {
         response
             .headers_mut()
-            .insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+            .insert(header::RETRY_AFTER, seconds.into());
     }
     response
 }

@@ -12,4 +12,4 @@ mod transport;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use stdio::read_lines;
-pub use transport::{http, stdio};
+pub use transport::{as_caller, http, stdio};

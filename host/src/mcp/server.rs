@@ -32,6 +32,8 @@ follows. An answer that does not fit is refused whole, with a smaller call in \"
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     host: Arc<Host>,
+    /// Who calls: of this request, of the session, or of standard input and output.
+    caller: Caller,
 }
 
 /// How the host names itself.
@@ -40,20 +42,34 @@ pub(super) fn server_info() -> Implementation {
 }
 
 impl Server {
-    pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host }
+    pub(super) fn new(host: Arc<Host>, caller: Caller) -> Self {
+        Self { host, caller }
     }
 
-    /// Who calls, as far as the protocol says. The name is for the log and for default budgets, never for the listing.
-    fn caller(context: &RequestContext<RoleServer>) -> Caller {
+    /// Who calls now, as far as the protocol says. The name of the program is for the log and for default budgets, never
+    /// for the listing. A key may have been revoked since the session has begun.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, McpError> {
         let client = context
             .client_info()
             .map(|info| info.name)
-            .filter(|name| name != "rmcp");
-        Caller {
+            .filter(|name| name != "rmcp")
+            .or_else(|| self.caller.client.clone());
+        let in_meta = context.meta.get("traceparent").and_then(Value::as_str);
+        let in_header = || {
+            let parts = context.extensions.get::<http::request::Parts>()?;
+            parts.headers.get("traceparent")?.to_str().ok()
+        };
+        let traceparent = in_meta.or_else(in_header).map(str::to_owned);
+        let caller = self
+            .host
+            .tenants()
+            .refresh(self.caller.clone())
+            .map_err(|denied| McpError::invalid_request(denied.to_string(), None))?;
+        Ok(Caller {
             client,
-            ..Caller::default()
-        }
+            traceparent,
+            ..caller
+        })
     }
 }
 
@@ -70,7 +86,7 @@ impl ServerHandler for Server {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         // rmcp reads the input schema alone, for headers that repeat arguments.
-        let tool = self.host.tool(&Caller::default(), name)?;
+        let tool = self.host.tool(&self.caller, name)?;
         let schema = tool.listed["inputSchema"].as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
@@ -78,10 +94,10 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, McpError> {
         self.host.ready().await;
-        let catalog = self.host.catalog();
+        let catalog = self.host.catalog(&self.caller(&context)?);
         let cursor = request.and_then(|request| request.cursor);
         let Some(page) = catalog.listing().page(cursor.as_deref()) else {
             let found = excerpt(cursor.as_deref().unwrap_or_default());
@@ -107,7 +123,12 @@ impl ServerHandler for Server {
         result.meta = Some(meta);
         result.next_cursor = page.next;
         result.ttl_ms = Some(LISTING_TTL.as_millis() as u64);
-        result.cache_scope = Some(CacheScope::Public);
+        // What one tenant sees is not for the next one behind the same cache.
+        result.cache_scope = Some(if self.host.tenants().is_single_user() {
+            CacheScope::Public
+        } else {
+            CacheScope::Private
+        });
         Ok(result)
     }
 
@@ -117,7 +138,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, McpError> {
         self.host.ready().await;
-        let caller = Self::caller(&context);
+        let caller = self.caller(&context)?;
         let Some(tool) = self.host.tool(&caller, &request.name) else {
             return Err(McpError::invalid_params(
                 format!("Unknown tool: {}", excerpt(&request.name)),

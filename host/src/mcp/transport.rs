@@ -10,11 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
 use super::stdio::Lines;
-use crate::call::Host;
+use crate::call::{Caller, Host};
 
-/// Serves one client over standard input and output, until it closes them or `stop` fires.
-pub async fn stdio(host: Arc<Host>, stop: CancellationToken) -> anyhow::Result<()> {
-    let service = Server::new(host)
+tokio::task_local! {
+    /// Who sends the HTTP request that is being handled.
+    static CALLER: Caller;
+}
+
+/// Handles an HTTP request as that caller's.
+pub async fn as_caller<T>(caller: Caller, handling: impl Future<Output = T>) -> T {
+    CALLER.scope(caller, handling).await
+}
+
+/// Serves one client over standard input and output, as that caller, until it closes them or `stop` fires.
+pub async fn stdio(host: Arc<Host>, caller: Caller, stop: CancellationToken) -> anyhow::Result<()> {
+    let service = Server::new(host, caller)
         .serve_with_ct(Lines::new(rmcp::transport::stdio_pipes()), stop)
         .await;
     match service {
@@ -30,15 +40,19 @@ pub async fn stdio(host: Arc<Host>, stop: CancellationToken) -> anyhow::Result<(
 
 /// The route `/mcp`. Which hosts and origins may reach it is checked before, for all HTTP doors alike.
 pub fn http(host: &Arc<Host>, stop: CancellationToken) -> Router {
-    let server = Server::new(host.clone());
+    let host = host.clone();
+    // rmcp makes a server for each request, or for each session at its beginning, while it handles that request.
+    let server = move || {
+        CALLER
+            .try_with(Caller::clone)
+            .map(|caller| Server::new(host.clone(), caller))
+            .map_err(|_| std::io::Error::other("a request came without its caller"))
+    };
     let config = StreamableHttpServerConfig::default()
         .with_json_response(true)
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_cancellation_token(stop);
     let sessions = Arc::new(LocalSessionManager::default());
-    Router::new().nest_service(
-        "/mcp",
-        StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
-    )
+    Router::new().nest_service("/mcp", StreamableHttpService::new(server, sessions, config))
 }

@@ -9,6 +9,7 @@ use wasmtime::{PoolConcurrencyLimitError, Trap};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
 
 use super::limits::{Denied, HANDLES, Limits, TABLE_ELEMENTS};
+use crate::admission::RETRY_AFTER_SECONDS;
 use crate::contract::Fault;
 use crate::shape::{Code, Refusal, excerpt};
 
@@ -21,6 +22,7 @@ pub(super) fn busy(waited: Duration) -> Refusal {
             "All slots for running calls stayed taken for {waited} ms, so the call did not begin. Call again later."
         ),
     )
+    .with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 /// The deadline passed.

@@ -10,7 +10,7 @@ static KEY: LazyLock<[u8; 32]> = LazyLock::new(|| {
     key
 });
 
-/// A secret of one plugin. `Debug` shows a mark in its place that tells a changed secret from an unchanged one within this
+/// A secret of one plugin, or of the host. `Debug` shows a mark in its place that tells a changed secret from an unchanged one within this
 /// process, and nothing else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -21,8 +21,8 @@ impl Secret {
         Self(value)
     }
 
-    /// The value, for the plugin that it was granted to.
-    pub(super) fn reveal(&self) -> &str {
+    /// The value, for what it was given to.
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

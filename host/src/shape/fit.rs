@@ -16,6 +16,38 @@ pub struct Budget {
     pub source: BudgetSource,
 }
 
+/// How the budget of a key combines with the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyMode {
+    #[default]
+    Inherit,
+    Off,
+    Strict,
+}
+
+impl KeyMode {
+    pub const ALL: [Self; 3] = [Self::Inherit, Self::Off, Self::Strict];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inherit => "inherit",
+            Self::Off => "off",
+            Self::Strict => "strict",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+}
+
+/// The budget of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyBudget {
+    pub tokens: Option<u64>,
+    pub mode: KeyMode,
+}
+
 /// The sources of a budget. Each is a number of tokens, if it says one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BudgetSources {

@@ -170,6 +170,9 @@ pub struct Refusal {
     /// Arguments of a call of the same tool that can be made as it stands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Map<String, Value>>,
+    /// After how many seconds the same call may succeed, where the host knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u32>,
 }
 
 impl Refusal {
@@ -182,7 +185,15 @@ impl Refusal {
             payload: None,
             fields: Vec::new(),
             next: None,
+            retry_after_seconds: None,
         }
+    }
+
+    /// Adds when the same call may succeed.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = Some(seconds);
+        self
     }
 
     /// Adds the arguments that matter.

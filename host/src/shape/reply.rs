@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::ask::Format;
-use super::receipt;
 use super::refusal::{Code, Refusal};
+use super::{cap, receipt};
 use crate::contract::{Attachment, Receipt};
 
 /// What leaves: the facts and the body of an answer, or a refusal.
@@ -71,6 +71,13 @@ impl Reply {
     /// The body, or the refusal's JSON.
     pub fn body(&self) -> &str {
         &self.body
+    }
+
+    /// Bytes that leave: every copy of facts and body, and the attachments.
+    pub fn bytes(&self) -> u64 {
+        let copies = if self.has_structured_copy { 2 } else { 1 };
+        let attachments: usize = self.attachments.iter().map(cap::attachment_bytes).sum();
+        ((self.facts.len() + self.body.len()) * copies + attachments) as u64
     }
 
     /// Content that is not text, whole.

@@ -1,0 +1,153 @@
+//! The account of every call: one row in the store, and what it used added to the quotas of who called.
+//!
+//! A call does not wait for it. One task writes what has come in as soon as the writes before are done, so that a crash
+//! loses what one write takes, and a busy host writes many calls at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::store::{Charge, Entry, Store};
+
+/// Calls that wait to be written. A store that is gone for long costs the rows of the calls beyond.
+const QUEUE: usize = 10_000;
+
+/// Rows of one write.
+const BATCH: usize = 500;
+
+/// How long after a failed write the next try comes: within the second that a crash may cost.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How long the end of the host waits for the last write.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Takes calls down.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    sender: mpsc::Sender<Note>,
+}
+
+/// What has to be written.
+#[derive(Debug)]
+enum Note {
+    Call {
+        entry: Box<Entry>,
+        charges: Vec<Charge>,
+        /// Scopes in which it counted as running.
+        running: Vec<String>,
+    },
+    Flush(oneshot::Sender<()>),
+}
+
+impl Ledger {
+    /// A ledger over a store, and the task that writes. It ends when the ledger and its clones are gone.
+    pub fn open(store: Store) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        tokio::spawn(write_all(store, receiver));
+        Self { sender }
+    }
+
+    /// Takes a call down that has ended. False where there is no room for it.
+    pub fn record(&self, entry: Entry, charges: Vec<Charge>, running: Vec<String>) -> bool {
+        let note = Note::Call {
+            entry: Box::new(entry),
+            charges,
+            running,
+        };
+        let sent = self.sender.try_send(note);
+        if let Err(mpsc::error::TrySendError::Full(_)) = &sent {
+            tracing::error!("the store does not keep up: a call is not in the ledger");
+        }
+        sent.is_ok()
+    }
+
+    /// Waits until what was taken down is written, for a while.
+    pub async fn flush(&self) {
+        let (done, written) = oneshot::channel();
+        let flush = async {
+            if self.sender.send(Note::Flush(done)).await.is_ok() {
+                let _ = written.await;
+            }
+        };
+        if tokio::time::timeout(CLOSING, flush).await.is_err() {
+            tracing::error!("the store does not answer: the last calls are not in the ledger");
+        }
+    }
+}
+
+async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
+    let store = Arc::new(store);
+    let mut batch = Vec::with_capacity(BATCH);
+    while notes.recv_many(&mut batch, BATCH).await > 0 {
+        let (mut entries, mut charges, mut ended, mut waiting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for note in batch.drain(..) {
+            match note {
+                Note::Call {
+                    entry,
+                    charges: more,
+                    running,
+                } => {
+                    if !running.is_empty() {
+                        ended.push((entry.call.clone(), running));
+                    }
+                    charges.extend(more);
+                    entries.push(*entry);
+                }
+                Note::Flush(done) => waiting.push(done),
+            }
+        }
+        let charges = sum(charges);
+        let mut is_failing = false;
+        // Written again and again: rows that are there already are not written twice.
+        while let Err(error) = write(&store, &entries, &charges, &ended).await {
+            if !std::mem::replace(&mut is_failing, true) {
+                tracing::warn!("calls wait to be written to the ledger: {error:#}");
+            }
+            if notes.is_closed() && notes.is_empty() {
+                tracing::error!("{} calls are not in the ledger", entries.len());
+                return;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        for done in waiting {
+            // Whoever waited may be gone.
+            let _ = done.send(());
+        }
+    }
+}
+
+async fn write(
+    store: &Store,
+    entries: &[Entry],
+    charges: &[Charge],
+    ended: &[(String, Vec<String>)],
+) -> anyhow::Result<()> {
+    // Calls that have ended make room first: others wait for it.
+    for (call, scopes) in ended {
+        store.release(call, scopes).await?;
+    }
+    if !entries.is_empty() {
+        store.record(entries, charges).await?;
+    }
+    Ok(())
+}
+
+/// The charges of one window in one, in an order that every replica keeps.
+fn sum(charges: Vec<Charge>) -> Vec<Charge> {
+    let mut sums: std::collections::BTreeMap<_, Charge> = std::collections::BTreeMap::new();
+    for charge in charges {
+        let sum = sums
+            .entry((charge.scope.clone(), charge.period, charge.starts_ms))
+            .or_insert_with(|| Charge {
+                spent: Default::default(),
+                ..charge.clone()
+            });
+        sum.spent.calls += charge.spent.calls;
+        sum.spent.fuel = sum.spent.fuel.saturating_add(charge.spent.fuel);
+        sum.spent.bytes = sum.spent.bytes.saturating_add(charge.spent.bytes);
+        sum.spent.tokens = sum.spent.tokens.saturating_add(charge.spent.tokens);
+    }
+    sums.into_values().collect()
+}

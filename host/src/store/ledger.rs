@@ -1,0 +1,226 @@
+//! The ledger: one row for each call.
+
+use sqlx::{AssertSqlSafe, Row};
+
+use super::quotas::{self, Charge};
+use super::{Store, counted, stored};
+
+/// One call. Never its arguments, never its result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The call's id, as in the log.
+    pub call: String,
+    /// When it began, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Whose call.
+    pub tenant: String,
+    /// The key's id; empty where there is none.
+    pub key_id: String,
+    /// The calling program, as it names itself.
+    pub client: String,
+    /// The plugin.
+    pub plugin: String,
+    /// The tool.
+    pub tool: String,
+    /// `answered`, or the name of the refusal.
+    pub outcome: String,
+    /// Rows that the plugin handed over.
+    pub rows_in: u64,
+    /// Rows behind the narrow stage.
+    pub rows_matched: u64,
+    /// Rows behind the page stage.
+    pub rows_on_page: u64,
+    /// Rows that went out.
+    pub rows_out: u64,
+    /// Bytes that the plugin handed over.
+    pub bytes_in: u64,
+    /// Bytes that went out.
+    pub bytes_out: u64,
+    /// About how many tokens came in: by the measure of those that went out.
+    pub tokens_in: u64,
+    /// Tokens that went out.
+    pub tokens_out: u64,
+    /// Fuel that was used.
+    pub fuel: u64,
+    /// The most memory that the instance had.
+    pub memory_peak_bytes: u64,
+    /// How long it took, waiting for permits included.
+    pub milliseconds: u64,
+}
+
+/// By what usage is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Grouping {
+    /// The day, in UTC.
+    Day,
+    /// The tenant.
+    Tenant,
+    /// The key.
+    Key,
+    /// The calling program.
+    Client,
+    /// The plugin.
+    Plugin,
+    /// The tool.
+    Tool,
+    /// What became of the call.
+    Outcome,
+}
+
+impl Grouping {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "day",
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+            Self::Client => "client",
+            Self::Plugin => "plugin",
+            Self::Tool => "tool",
+            Self::Outcome => "outcome",
+        }
+    }
+
+    fn expression(self) -> &'static str {
+        match self {
+            Self::Day => "CAST(at_ms / 86400000 AS TEXT)",
+            Self::Tenant => "tenant",
+            Self::Key => "key_id",
+            Self::Client => "client",
+            Self::Plugin => "plugin",
+            Self::Tool => "tool",
+            Self::Outcome => "outcome",
+        }
+    }
+}
+
+/// Sums over the calls of one group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UsageRow {
+    /// The values of what was grouped by; a day as days since 1970.
+    pub group: Vec<String>,
+    /// Calls.
+    pub calls: u64,
+    /// Those that were refused.
+    pub refused: u64,
+    /// Rows in and out.
+    pub rows: [u64; 2],
+    /// Bytes in and out.
+    pub bytes: [u64; 2],
+    /// Tokens in and out.
+    pub tokens: [u64; 2],
+    /// Fuel.
+    pub fuel: u64,
+    /// The most memory that an instance had.
+    pub memory_peak_bytes: u64,
+    /// All time together.
+    pub milliseconds: u64,
+}
+
+impl Store {
+    /// Writes calls down and adds what they used to the quotas, all or nothing.
+    pub async fn record(&self, entries: &[Entry], charges: &[Charge]) -> anyhow::Result<()> {
+        let mut transaction = self.pool.begin().await?;
+        for entry in entries {
+            sqlx::query(
+                "INSERT INTO ledger (call, at_ms, tenant, key_id, client, plugin, tool, outcome, rows_in, rows_matched,
+                 rows_on_page, rows_out, bytes_in, bytes_out, tokens_in, tokens_out, fuel, memory_peak_bytes, milliseconds)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+                 ON CONFLICT (call) DO NOTHING",
+            )
+            .bind(&entry.call)
+            .bind(entry.at_ms)
+            .bind(&entry.tenant)
+            .bind(&entry.key_id)
+            .bind(&entry.client)
+            .bind(&entry.plugin)
+            .bind(&entry.tool)
+            .bind(&entry.outcome)
+            .bind(stored(entry.rows_in))
+            .bind(stored(entry.rows_matched))
+            .bind(stored(entry.rows_on_page))
+            .bind(stored(entry.rows_out))
+            .bind(stored(entry.bytes_in))
+            .bind(stored(entry.bytes_out))
+            .bind(stored(entry.tokens_in))
+            .bind(stored(entry.tokens_out))
+            .bind(stored(entry.fuel))
+            .bind(stored(entry.memory_peak_bytes))
+            .bind(stored(entry.milliseconds))
+            .execute(&mut *transaction)
+            .await?;
+        }
+        for charge in charges {
+            quotas::charge(&mut transaction, charge).await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Adds up the calls since a moment, of one tenant or of all.
+    pub async fn usage(
+        &self,
+        tenant: Option<&str>,
+        since_ms: i64,
+        by: &[Grouping],
+    ) -> anyhow::Result<Vec<UsageRow>> {
+        let sum = |column: &str| format!("CAST(COALESCE(SUM({column}), 0) AS BIGINT)");
+        let mut columns: Vec<String> = by
+            .iter()
+            .map(|grouping| grouping.expression().to_owned())
+            .collect();
+        let groups = columns.join(", ");
+        columns.push("COUNT(*)".into());
+        columns.push(sum("CASE WHEN outcome = 'answered' THEN 0 ELSE 1 END"));
+        columns.extend(
+            [
+                "rows_in",
+                "rows_out",
+                "bytes_in",
+                "bytes_out",
+                "tokens_in",
+                "tokens_out",
+                "fuel",
+                "milliseconds",
+            ]
+            .map(sum),
+        );
+        columns.push("COALESCE(MAX(memory_peak_bytes), 0)".into());
+        let grouped = if by.is_empty() {
+            String::new()
+        } else {
+            format!(" GROUP BY {groups} ORDER BY {groups}")
+        };
+        // Built from the fixed texts above only.
+        let statement = format!(
+            "SELECT {} FROM ledger WHERE at_ms >= $1 AND ($2 = 0 OR tenant = $3){grouped}",
+            columns.join(", ")
+        );
+        let rows = sqlx::query(AssertSqlSafe(statement))
+            .bind(since_ms)
+            .bind(i64::from(tenant.is_some()))
+            .bind(tenant.unwrap_or_default())
+            .fetch_all(&self.pool)
+            .await?;
+        let row = |row: &sqlx::any::AnyRow| {
+            let count = |index: usize| {
+                row.try_get::<i64, _>(by.len() + index)
+                    .map(|value| counted(value))
+            };
+            Ok::<_, sqlx::Error>(UsageRow {
+                group: (0..by.len())
+                    .map(|index| row.try_get(index))
+                    .collect::<Result<_, _>>()?,
+                calls: count(0)?,
+                refused: count(1)?,
+                rows: [count(2)?, count(3)?],
+                bytes: [count(4)?, count(5)?],
+                tokens: [count(6)?, count(7)?],
+                fuel: count(8)?,
+                milliseconds: count(9)?,
+                memory_peak_bytes: count(10)?,
+            })
+        };
+        Ok(rows.iter().map(row).collect::<Result<_, _>>()?)
+    }
+}

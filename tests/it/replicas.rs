@@ -1,0 +1,251 @@
+//! Two hosts over one PostgreSQL: keys, budgets, quotas and cursors are the same on both, whatever becomes of one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::postgres::Postgres;
+use crate::support::{self, HostProcess, json as parse, plimsoll};
+use crate::tenants::config_of;
+
+fn command(config: &Path, arguments: &[&str]) -> String {
+    let output = plimsoll()
+        .args(arguments)
+        .arg("--config")
+        .arg(config)
+        .env("PLIMSOLL_LOG", "warn")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+async fn call(
+    client: &reqwest::Client,
+    url: &str,
+    key: &str,
+    arguments: Value,
+) -> (u16, Value, Value) {
+    let response = client
+        .post(format!("{url}/v1/tools/list_rows"))
+        .bearer_auth(key)
+        .body(arguments.to_string())
+        .send()
+        .await
+        .unwrap();
+    let status = response.status().as_u16();
+    let receipt = response
+        .headers()
+        .get("plimsoll-receipt")
+        .map_or(Value::Null, |text| parse(text.to_str().unwrap()));
+    (status, receipt, parse(&response.text().await.unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_replicas_share_keys_budgets_quotas_and_cursors() {
+    let postgres = Postgres::start();
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("store = \"{}\"\n", postgres.url());
+    let quotas = "[tenants.acme.quotas.day]\ncalls = 1000\n";
+    let config = format!(
+        "{}{quotas}",
+        config_of(
+            folder.path(),
+            &["acme", "globex"],
+            60,
+            &store,
+            "concurrent_calls = 16\nqueued_calls = 100"
+        )
+    );
+    let mut one = HostProcess::start(&config);
+    let two = HostProcess::start(&config);
+    let client = reqwest::Client::new();
+    // A key that one process made is known to both replicas at once.
+    let key = command(&one.config(), &["keys", "add", "globex", "--name", "k"]);
+    let spent = command(&two.config(), &["keys", "add", "acme", "--name", "k"]);
+
+    // Pages of one answer, fetched from both in turn, are the whole.
+    let mut rows = Vec::new();
+    let mut arguments = json!({"limit": 7});
+    for url in [&one.url, &two.url].into_iter().cycle() {
+        let (status, receipt, body) = call(&client, url, &key, arguments.clone()).await;
+        assert_eq!(status, 200, "{body}");
+        rows.extend(
+            body["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row["id"].as_u64().unwrap()),
+        );
+        match receipt["next_after"].as_str() {
+            Some(after) => arguments = json!({"limit": 7, "after": after}),
+            None => break,
+        }
+    }
+    assert_eq!(rows, (0..60).collect::<Vec<u64>>());
+
+    // A budget that is changed on one reaches both within 5 s.
+    command(
+        &one.config(),
+        &["tenants", "set", "globex", "--result-tokens", "2345"],
+    );
+    let began = Instant::now();
+    for url in [&one.url, &two.url] {
+        loop {
+            let (_, receipt, _) = call(&client, url, &key, json!({})).await;
+            if receipt["budget_tokens"] == 2345 {
+                assert_eq!(receipt["budget_source"], "org");
+                break;
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "a change takes longer than 5 s: {receipt}"
+            );
+        }
+    }
+
+    // 1,000 calls a day, asked for 1,200 times through both at concurrency 32.
+    let outcomes: Vec<u16> = futures::stream::iter(0..1_200)
+        .map(|number| {
+            let (client, spent) = (client.clone(), spent.clone());
+            let url = if number % 2 == 0 {
+                one.url.clone()
+            } else {
+                two.url.clone()
+            };
+            async move { call(&client, &url, &spent, json!({"limit": 1})).await.0 }
+        })
+        .buffer_unordered(32)
+        .collect()
+        .await;
+    let mut counts = BTreeMap::new();
+    outcomes
+        .iter()
+        .for_each(|status| *counts.entry(*status).or_insert(0) += 1);
+    assert_eq!(counts, BTreeMap::from([(200, 1_000), (429, 200)]));
+
+    // One is killed in the middle of its calls: what it was asked and what was counted is there for the other.
+    one.kill();
+    let (status, _, refusal) = call(&client, &two.url, &spent, json!({})).await;
+    assert_eq!((status, &refusal["error"]), (429, &json!("quota_exceeded")));
+    let (status, _, body) = call(&client, &two.url, &key, json!({})).await;
+    assert_eq!(status, 200, "{body}");
+    let config = two.config();
+    let usage = loop {
+        let usage = command(
+            &config,
+            &[
+                "usage", "--tenant", "acme", "--by", "outcome", "--format", "json",
+            ],
+        );
+        // The last of them may still be on their way.
+        if usage
+            .lines()
+            .map(parse)
+            .any(|row| row["outcome"] == "quota_exceeded" && row["calls"].as_u64() >= Some(201))
+        {
+            break usage;
+        }
+    };
+    let answered = usage
+        .lines()
+        .map(parse)
+        .find(|row| row["outcome"] == "answered")
+        .unwrap();
+    assert_eq!(answered["calls"], 1_000, "{usage}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_tenants_get_their_own_rows_and_a_flood_of_one_leaves_the_others_quick() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..200).map(|number| format!("t{number:03}")).collect();
+    let tenants: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut config = config_of(folder.path(), &tenants, 20, "", "");
+    // The flood loops until its fuel is gone.
+    let fuel = 50_000_000;
+    config.push_str(&support::hostile(&format!("fuel = {fuel}")));
+    config.push_str("[tenants.flood]\nplugins = [\"hostile\"]\n");
+    let host = HostProcess::start(&config);
+    let file = host.config();
+    let keys = keys(&file, &tenants).await;
+    let flood_key = command(&file, &["keys", "add", "flood", "--name", "k"]);
+    let client = reqwest::Client::new();
+
+    let work = |calls: usize| {
+        let (client, url, keys) = (client.clone(), host.url.clone(), keys.clone());
+        async move {
+            let mut times: Vec<Duration> = futures::stream::iter(0..calls)
+                .map(|number| {
+                    let (client, url) = (&client, &url);
+                    let (tenant, key) = &keys[number % keys.len()];
+                    async move {
+                        let began = Instant::now();
+                        let (status, _, body) = call(client, url, key, json!({})).await;
+                        assert_eq!(status, 200, "{body}");
+                        let rows = body["rows"].as_array().unwrap();
+                        assert_eq!(rows.len(), 20);
+                        assert!(
+                            rows.iter().all(|row| row["who"] == tenant.as_str()),
+                            "{tenant}: {body}"
+                        );
+                        began.elapsed()
+                    }
+                })
+                .buffer_unordered(64)
+                .collect()
+                .await;
+            times.sort();
+            times[times.len() * 99 / 100]
+        }
+    };
+    // 200 × 50.
+    let quiet = work(10_000).await;
+    let floods = Arc::new(AtomicUsize::new(0));
+    let flooding: Vec<_> = (0..32)
+        .map(|_| {
+            let (client, url, key, floods) = (
+                client.clone(),
+                host.url.clone(),
+                flood_key.clone(),
+                floods.clone(),
+            );
+            tokio::spawn(async move {
+                loop {
+                    let request = client
+                        .post(format!("{url}/v1/tools/loop"))
+                        .bearer_auth(&key);
+                    request.send().await.unwrap();
+                    floods.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let flooded = work(2_000).await;
+    flooding.iter().for_each(tokio::task::JoinHandle::abort);
+    println!(
+        "p99 of 200 tenants at concurrency 64: quiet {quiet:?}, beside a flood of {floods:?} calls {flooded:?}"
+    );
+    assert!(floods.load(Ordering::Relaxed) > 0);
+    assert!(
+        flooded <= quiet * 2,
+        "quiet {quiet:?}, beside a flood {flooded:?}"
+    );
+}
+
+/// A key for each tenant.
+async fn keys(config: &Path, tenants: &[&str]) -> Arc<Vec<(String, String)>> {
+    let keys = tenants.iter().map(|tenant| {
+        let key = command(config, &["keys", "add", tenant, "--name", "k"]);
+        ((*tenant).to_owned(), key)
+    });
+    Arc::new(keys.collect())
+}
