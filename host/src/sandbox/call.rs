@@ -233,7 +233,12 @@ impl Plugin {
         turn: &Arc<Turn>,
     ) -> anyhow::Result<Store<State>> {
         let wasi = self.grants.wasi(&journal)?;
-        let requests = Requests::new(self.hosts.clone(), deadline, journal.clone());
+        let requests = Requests::new(
+            self.hosts.clone(),
+            self.tls.clone(),
+            deadline,
+            journal.clone(),
+        );
         let state = State::new(wasi, requests, self.config.clone(), journal, &self.limits);
         Ok(instance::store(
             self.sandbox.engine(),

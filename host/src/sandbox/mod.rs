@@ -21,6 +21,7 @@ mod instance;
 mod journal;
 mod limits;
 mod load;
+mod roots;
 mod secret;
 mod turn;
 
@@ -32,6 +33,7 @@ pub use inspect::{Inspection, Want};
 pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, MAX_DEADLINE};
 pub use load::{Description, Plugin, World};
 pub use secret::Secret;
+pub use roots::TrustedRoots;
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use super::instance::{self, State};
 use super::journal::{Journal, MAX_LINES};
 use super::limits::Limits;
 use super::load::{Description, Plugin, World};
+use super::roots::TrustedRoots;
 use super::turn::Turn;
 use super::{Called, Failed, Request, Sandbox, SandboxOptions, failure};
 use crate::shape::{
@@ -972,6 +973,7 @@ async fn o1_tables_and_memories_are_limited_while_a_guest_is_instantiated() {
     assert_eq!(
         instantiated(&forever, SMALL).await.unwrap_err().error,
         Code::OutOfFuel
+        TrustedRoots::default().client(),
     );
     assert_eq!(
         instantiated(&forever, TIME).await.unwrap_err().error,
