@@ -98,7 +98,7 @@ impl Plugin {
     /// Makes one call in an instance of its own.
     ///
     /// What the plugin hands over goes into `intake`. Progress goes to `progress` as long as there is room. `tenant` and
-    /// `id` name the call in the log. Dropping the future ends the guest at once.
+    /// `id` name the call in the log, and the tenant's share of the processor is what the call runs on. Dropping the future ends the guest at once.
     pub async fn call(
         &self,
         request: Request,
@@ -130,7 +130,9 @@ impl Plugin {
         store.data_mut().intake = Some(intake);
         store.data_mut().progress = progress;
 
-        let outcome = turn.run(deadline, self.answer(&mut store, &request)).await;
+        let seat = self.sandbox.seat(tenant, &self.name);
+        let answer = self.answer(&mut store, &request);
+        let outcome = turn.run(seat, deadline, answer).await;
         let usage = Usage {
             elapsed: started.elapsed(),
             ..instance::usage(&store, &self.limits)

@@ -349,7 +349,8 @@ impl Plugin {
         let journal = Journal::new(self.name.clone(), subject, "", "load");
         let turn = Turn::new();
         let mut store = self.store(journal, DESCRIPTION_BYTES, deadline, &turn)?;
-        let outcome = turn.run(deadline, self.listing(&mut store)).await;
+        let seat = self.sandbox.seat("", &self.name);
+        let outcome = turn.run(seat, deadline, self.listing(&mut store)).await;
         if let Some(Err(error)) = &outcome
             && failure::is_hostcall_fuel(error)
         {
