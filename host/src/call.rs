@@ -210,12 +210,13 @@ impl Host {
             ..Default::default()
         }
         .resolve();
+        let begun = tokio::time::Instant::now();
         let _permit = tool
             .admission
             .admit(tool.plugin.name(), tool.plugin.limits().deadline)
             .await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
-        let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
+        let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
             *usage = failed.usage;
             failed.refusal

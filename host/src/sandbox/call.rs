@@ -73,7 +73,7 @@ pub struct Usage {
     pub fuel: u64,
     /// The most bytes of linear memory at a time.
     pub memory_peak_bytes: u64,
-    /// Wall-clock time, waiting for a slot included.
+    /// Wall-clock time, waiting for a permit and a slot included.
     pub elapsed: Duration,
 }
 
@@ -107,7 +107,21 @@ impl Plugin {
         tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
-        let started = Instant::now();
+        self.call_since(Instant::now(), request, intake, progress, tenant, id)
+            .await
+    }
+
+    /// The same for a call that began earlier, and has waited since: its deadline counts from then, since that is what
+    /// whoever calls has waited for.
+    pub async fn call_since(
+        &self,
+        started: Instant,
+        request: Request,
+        intake: Intake,
+        progress: Option<mpsc::Sender<Progress>>,
+        tenant: &str,
+        id: &str,
+    ) -> Result<Called, Failed> {
         let deadline = started + self.limits.deadline;
         let fail = |refusal: Refusal, usage| Failed {
             refusal,
