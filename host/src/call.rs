@@ -268,19 +268,22 @@ impl Host {
             ..Default::default()
         }
         .resolve();
+        // Waiting is part of the call: it ends at its deadline, wherever it waits.
+        let begun = tokio::time::Instant::now();
         let deadline = tool.plugin.limits().deadline;
         let tenant = self.tenants.tenant(caller);
         let _permit_of_tenant = match &tenant {
             Some(tenant) => Some(tenant.admit(deadline).await?),
             None => None,
         };
+        let patience = deadline.saturating_sub(begun.elapsed());
         let _permit = tool
             .admission
-            .admit(&format!("plugin {}", tool.plugin.name()), deadline)
+            .admit(&format!("plugin {}", tool.plugin.name()), patience)
             .await?;
         account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
         let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
-        let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
+        let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
             account.usage = failed.usage;
             failed.refusal

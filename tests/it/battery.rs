@@ -96,8 +96,8 @@ const ATTACKS: &[Attack] = &[
     // Floods.
     ("pushes rows without end", Strikes::Wait("flood_rows"), "invoke_timeout"),
     ("pushes empty lines without end", Strikes::Wait("push_nothing"), "invoke_timeout"),
-    ("attaches images of 1 MB without end", Strikes::Wait("flood_attachments"), "invoke_timeout"),
-    ("attaches empty images without end", Strikes::Wait("flood_small_attachments"), "invoke_timeout"),
+    ("attaches images of 1 MB without end", Strikes::Call("flood_attachments"), "response_too_large"),
+    ("attaches empty images without end", Strikes::Call("flood_small_attachments"), "response_too_large"),
     ("logs lines of 100 KB without end", Strikes::Wait("flood_log"), "invoke_timeout"),
     ("prints without end", Strikes::Wait("flood_stdout"), "invoke_timeout"),
     ("prints errors without end", Strikes::Wait("flood_stderr"), "invoke_timeout"),

@@ -1,6 +1,7 @@
 //! Other people's MCP software calls the host: the SDKs for Python and TypeScript, the conformance suite, mcpcheck and the
 //! inspector. `tests/clients/install` puts them into `target/clients`.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,7 +94,8 @@ fn client(folder: &Path, program: &str, script_name: &str, mode: &str, target: &
     parse(&ran.stdout)
 }
 
-/// Judges what a client found, apart from progress.
+/// Judges what a client found, apart from progress. Case L3: a call that its client cancels gets no answer, ends no
+/// connection, and gives its place to the next one.
 fn judge(found: &Value, version: &str) {
     assert_eq!(found["protocol_version"], version);
     assert_eq!(found["server"], "plimsoll");
@@ -269,6 +271,72 @@ async fn over_http(program: &str, script: &str) {
         assert!(
             tokio::time::timeout(FREED, idle).await.is_ok(),
             "{mode}: a cancelled call goes on"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_calls_a_javascript_and_a_python_plugin() {
+    let plugin = |name: &str| {
+        format!(
+            "[plugins.{name}]\ncomponent = {:?}\n",
+            component(&format!("plugins/{name}.wasm"))
+        )
+    };
+    let folder = crate::doors::folder(&(plugin("orders") + &plugin("ledger")));
+    let [command, serve, stdio] = [env!("CARGO_BIN_EXE_plimsoll"), "serve", "--stdio"];
+    let calls = json!([
+        ["list_orders", {"status": "open", "limit": 3}],
+        ["list_accounts", {}],
+        ["get_accounts", {"key": 1000}],
+    ])
+    .to_string();
+    for (mode, _) in ERAS {
+        let target = [calls.as_str(), command, serve, stdio];
+        let found = client(folder.path(), "venv/bin/python", "pages.py", mode, &target);
+        assert_eq!(
+            found["tools"],
+            json!([
+                "list_accounts",
+                "get_accounts",
+                "list_entries",
+                "get_entries",
+                "list_orders",
+                "get_order"
+            ])
+        );
+        let answers = found["answers"].as_array().unwrap();
+        let counts = |index: usize| -> Vec<[Value; 3]> {
+            let pages = answers[index].as_array().unwrap();
+            pages
+                .iter()
+                .map(|page| {
+                    assert_eq!(page["is_error"], false, "{page}");
+                    ["total_count", "matched_count", "returned"]
+                        .map(|count| page["facts"][count].clone())
+                })
+                .collect()
+        };
+        let page = |total: u64, matched: u64, returned: u64| {
+            [json!(total), json!(matched), json!(returned)]
+        };
+        // The JavaScript plugin has no pages of its own, and 40,000 orders.
+        assert_eq!(counts(0), vec![page(40_000, 187, 3); 3]);
+        let orders = answers[0].as_array().unwrap().iter();
+        let ids: Vec<&Value> = orders
+            .flat_map(|page| page["body"].as_array().unwrap())
+            .inspect(|order| assert_eq!(order["status"], "open"))
+            .map(|order| &order["id"])
+            .collect();
+        let different: HashSet<String> = ids.iter().map(|id| id.to_string()).collect();
+        assert_eq!(different.len(), 9, "{ids:?}");
+        // The Python plugin is a backend: the host makes its tools, and pages.
+        assert_eq!(counts(1), [page(30, 26, 25), page(30, 26, 1)]);
+        assert_eq!(answers[1][0]["body"][0]["name"], "Petty cash");
+        assert_eq!(
+            answers[2][0]["body"]["name"], "Petty cash",
+            "{}",
+            answers[2]
         );
     }
 }

@@ -194,17 +194,25 @@ impl Stdio {
         parse(&self.lines.next().unwrap().unwrap())
     }
 
+    /// The answer to a request.
+    pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+        self.hear(id, method, params).1
+    }
+
+    /// The same, with what came before the answer.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "so that `json!` can stand at the call"
     )]
-    pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
+    pub(crate) fn hear(&mut self, id: u64, method: &str, params: Value) -> (Vec<Value>, Value) {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let mut before = Vec::new();
         loop {
             let message = self.receive();
             if message["id"] == id {
-                return message;
+                return (before, message);
             }
+            before.push(message);
         }
     }
 }

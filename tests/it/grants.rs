@@ -5,16 +5,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use plimsoll::shape::{Code, Reply};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::support::{TestHost, component, json as parse, plimsoll};
 
@@ -312,6 +315,104 @@ async fn q3_tls_keeps_the_name_and_refuses_a_certificate_that_nobody_signed() {
     let error = error(&host, json!({ "authority": authority, "scheme": "https" })).await;
     assert_eq!(error, "ErrorCode::TlsCertificateError");
     assert_eq!(server.await.unwrap(), (Some("localhost".to_owned()), true));
+}
+
+/// An authority that nobody knows, as private services have one.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().unwrap();
+        let text = STANDARD.encode(params.self_signed(&key).unwrap().der());
+        Self {
+            pem: format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n"),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A server that says `hello` over TLS, with a certificate for this name; where it listens, by the name `localhost`.
+    async fn serve(&self, name: &str) -> String {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                // One that does not trust the certificate hangs up.
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                let body = String::from_utf8(head).unwrap().to_lowercase();
+                let length = body.len();
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+            }
+        });
+        format!("localhost:{port}")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_private_service_is_trusted_over_tls_where_its_authority_is_granted() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let authority = ours.serve("localhost").await;
+    let misnamed = ours.serve("another.test").await;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, pem) in [("ours.pem", &ours.pem), ("other.pem", &other.pem)] {
+        std::fs::write(folder.path().join(name), pem).unwrap();
+    }
+    let both = format!("{}{}", other.pem, ours.pem);
+    std::fs::write(folder.path().join("both.pem"), both).unwrap();
+    let with = async |roots: Option<&str>| {
+        let roots = roots.map(|name| format!("trusted_roots = {:?}\n", folder.path().join(name)));
+        let grants = format!(
+            "{}private_hosts = [\"https://{authority}\", \"https://{misnamed}\"]",
+            roots.unwrap_or_default()
+        );
+        host(&grants).await
+    };
+    let ask = |authority: &str| json!({ "authority": authority, "scheme": "https", "path": "/a" });
+    for roots in ["ours.pem", "both.pem"] {
+        let host = with(Some(roots)).await;
+        let answer = fetch(&host, ask(&authority)).await;
+        assert_eq!(answer["status"], 200, "{roots}: {answer}");
+        let head = answer["text"].as_str().unwrap();
+        assert!(head.starts_with("get /a http/1.1\r\n"), "{head}");
+        assert!(head.contains(&format!("host: {authority}\r\n")), "{head}");
+        // Who is trusted may still not speak for another name.
+        assert_eq!(
+            error(&host, ask(&misnamed)).await,
+            "ErrorCode::TlsCertificateError"
+        );
+    }
+    for roots in [None, Some("other.pem")] {
+        assert_eq!(
+            error(&with(roots).await, ask(&authority)).await,
+            "ErrorCode::TlsCertificateError",
+            "{roots:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

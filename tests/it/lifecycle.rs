@@ -1,10 +1,11 @@
 //! Plugins that come, change and go while the host serves.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll::app::App;
 use plimsoll::call::Caller;
+use plimsoll::catalog::Registry;
 use plimsoll::config::Config;
 use plimsoll::watch;
 use serde_json::{Map, json};
@@ -110,6 +111,74 @@ async fn a_component_that_is_dropped_in_and_named_serves_and_one_that_is_removed
     host.until(|tools| !tools.contains(&"test_simple_text".into()))
         .await;
     assert!(host.tools().contains(&"fine".into()));
+}
+
+/// How many plugins start together.
+const MANY: usize = 100;
+
+/// How many different components they are: compiling a hundred would take longer than all else here.
+const COMPONENTS: usize = 10;
+
+/// A folder with a hundred plugins: copies of a guest in Rust, each with a name and a tool of its own.
+fn a_hundred_plugins() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("plugins")).unwrap();
+    let guest = std::fs::read(component("guests/canned.wasm")).unwrap();
+    let mut config = String::new();
+    // Not in the order in which they are listed.
+    for index in (0..MANY).rev() {
+        let name = format!("p{index:02}");
+        // A section that says nothing to anyone: its number, its length, the length of its name, and its name.
+        let section = [0, 2, 1, b'0' + (index % COMPONENTS) as u8];
+        std::fs::write(
+            folder.path().join(format!("plugins/{name}.wasm")),
+            [&guest[..], &section].concat(),
+        )
+        .unwrap();
+        let case = folder.path().join(&name);
+        std::fs::create_dir(&case).unwrap();
+        let tool = json!([{"name": format!("tool_{index:02}"), "description": "One of many."}]);
+        std::fs::write(case.join("tool.json"), tool.to_string()).unwrap();
+        config +=
+            &format!("[plugins.{name}]\nfiles = [{{ host = {case:?}, guest = \"/case\" }}]\n");
+    }
+    std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
+    folder
+}
+
+/// What a start found: its tools in order, how many components it compiled, and how long it took.
+async fn start(config: &Config) -> (Vec<String>, usize, Duration) {
+    let begun = Instant::now();
+    let sandbox = plimsoll::app::sandbox(config).unwrap();
+    let mut registry = Registry::new(sandbox.clone());
+    for problem in registry.reconcile(config).await {
+        panic!("{}: {:#}", problem.plugin, problem.error);
+    }
+    let catalog = registry.catalog(262_144).unwrap();
+    let names = catalog.tools().map(|tool| tool.name().to_owned()).collect();
+    (names, sandbox.compilations().unwrap(), begun.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_plugins_start_from_a_warm_cache_without_compiling_and_are_listed_in_order() {
+    let folder = a_hundred_plugins();
+    let config = Config::read(&folder.path().join("plimsoll.toml")).unwrap();
+    let expected: Vec<String> = (0..MANY).map(|index| format!("tool_{index:02}")).collect();
+    let (names, compiled, cold) = start(&config).await;
+    assert_eq!((&names, compiled), (&expected, COMPONENTS));
+    for _ in 0..2 {
+        let (names, compiled, warm) = start(&config).await;
+        assert_eq!((&names, compiled), (&expected, 0));
+        let one = cold / COMPONENTS as u32;
+        println!(
+            "{MANY} plugins start in {warm:?} from a warm cache, as long as compiling {:.1} of them takes",
+            warm.as_secs_f64() / one.as_secs_f64()
+        );
+        assert!(
+            warm < cold,
+            "{warm:?} with a warm cache, {cold:?} with ten components to compile"
+        );
+    }
 }
 
 /// Case P7.

@@ -1,5 +1,6 @@
 //! Answers without an end in sight, in bounded memory.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -14,9 +15,11 @@ const GROWTH: u64 = 32 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_good_and_hostile_calls_leave_nothing_behind() {
-    // Little fuel, so that a loop costs milliseconds; permits for all, so that nothing is refused as busy.
+    // Little fuel, so that a loop costs milliseconds; as many permits as there are calls at a time and nowhere to wait, so
+    // that a single permit that is not given back makes a later call busy.
     let config = format!(
-        "[plugins.hostile]\ncomponent = {:?}\nclock = true\n[plugins.hostile.limits]\nfuel = 30000000\nconcurrent_calls = 64\n",
+        "[plugins.hostile]\ncomponent = {:?}\nclock = true\n[plugins.hostile.limits]\nfuel = 30000000\nconcurrent_calls = 64\n\
+         queued_calls = 0\n",
         component("guests/hostile.wasm")
     );
     let host = HostProcess::start(&config);
@@ -58,7 +61,7 @@ async fn ten_thousand_good_and_hostile_calls_leave_nothing_behind() {
             .for_each(|()| async {})
     };
     calls(0..1_000).await;
-    let (memory, files) = (host.memory("VmRSS:"), host.open_files());
+    let (memory, files, state) = (host.memory("VmRSS:"), host.open_files(), host.state());
     calls(1_000..10_000).await;
     let grown = host.memory("VmRSS:").saturating_sub(memory);
     assert!(
@@ -70,6 +73,7 @@ async fn ten_thousand_good_and_hostile_calls_leave_nothing_behind() {
         "{files} open files, then {}",
         host.open_files()
     );
+    assert_eq!(host.state(), state);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,22 +148,32 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
     for round in 0_u64..50 {
         // Two components in turn: every start finds something to compile or to reload. Now and then all compiled code is
         // gone, so that the kill hits the cache while it is written.
-        let next = if round % 2 == 0 {
-            "guests/conformance.wasm"
-        } else {
-            "plugins/fleet.wasm"
+        let next = |round: u64| match round % 2 {
+            0 => component("guests/conformance.wasm"),
+            _ => component("plugins/fleet.wasm"),
         };
-        std::fs::copy(component(next), plugins.join("p.wasm")).unwrap();
+        std::fs::copy(next(round), plugins.join("p.wasm")).unwrap();
         if round % 10 == 0 {
             let _ = std::fs::remove_dir_all(folder.path().join(".plimsoll/code"));
         }
+        // Every other one serves, and so can be hit while it reloads; the rest are hit while they start or call.
+        let arguments: &[&str] = match round % 4 {
+            0 | 1 => &["call", "loop"],
+            _ => &["serve", "--listen", "127.0.0.1:0"],
+        };
         let mut child = plimsoll()
-            .args(["call", "loop"])
+            .args(arguments)
             .current_dir(folder.path())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
+        if round % 4 >= 2 {
+            let log = BufReader::new(child.stderr.take().unwrap()).lines();
+            let mut log = log.map_while(Result::ok);
+            assert!(log.any(|line| line.contains("listening on http://")));
+            std::fs::copy(next(round + 1), plugins.join("p.wasm")).unwrap();
+        }
         // Any moment will do, and another one each round.
         std::thread::sleep(std::time::Duration::from_millis(round * 37 % 400));
         child.kill().unwrap();

@@ -67,6 +67,14 @@ impl TestHost {
         })
     }
 
+    /// A host that was made otherwise, and its folder.
+    pub(crate) fn of(app: App, folder: TempDir) -> Self {
+        Self {
+            app,
+            _folder: folder,
+        }
+    }
+
     pub(crate) fn host(&self) -> &Arc<Host> {
         &self.app.host
     }
@@ -256,6 +264,16 @@ impl HostProcess {
     pub(crate) fn reset_peak(&self) -> u64 {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         self.memory("VmHWM:")
+    }
+
+    /// What it keeps in its state folder, without what is in there.
+    pub(crate) fn state(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join(".plimsoll")).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
     }
 
     /// How many files and sockets are open.

@@ -1,12 +1,13 @@
 //! `$ref` in the schemas of plugins: where each leads, and that following them comes to an end.
 //!
 //! A schema that refers to itself would have clients and validators run in circles, and one whose references double at
-//! every step would have them work for hours. Owns: the check, and moving references when a schema is put into another.
+//! every step would have them work for hours. Owns: the check, putting what is referred to in the place of references, and
+//! moving references when a schema is put into another.
 
 use std::collections::{HashMap, HashSet};
 
 use anyhow::{bail, ensure};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Levels of a schema, references followed. Hand-written ones have five to ten.
 const MAX_LEVELS: usize = 64;
@@ -25,6 +26,24 @@ const MAPS: [&str; 5] = [
     "$defs",
     "definitions",
 ];
+
+/// Keywords that only describe, or only hold what others refer to. Beside a `$ref` they constrain nothing.
+const ANNOTATIONS: [&str; 11] = [
+    "$comment",
+    "$schema",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+    "readOnly",
+    "writeOnly",
+];
+
+/// Keywords under which a schema is referred to, or holds what is.
+const REFERRED: [&str; 3] = ["$anchor", "$defs", "definitions"];
 
 /// Calls `visit` for each schema directly below `schema`.
 pub(super) fn each_below<'a>(schema: &'a Value, visit: &mut dyn FnMut(&'a Value)) {
@@ -153,6 +172,65 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// The schema with what it refers to in the place of every `$ref`, for client programs that keep `type`, `properties` and
+/// `required` of a tool's arguments and lose the rest. It must have passed [`check`], and so comes to an end.
+pub(super) fn inline(schema: &Value) -> Value {
+    let walk = Walk {
+        root: schema,
+        known: HashMap::new(),
+        open: HashSet::new(),
+    };
+    let mut inlined = schema.clone();
+    walk.inline(&mut inlined);
+    inlined
+}
+
+impl Walk<'_> {
+    fn inline(&self, part: &mut Value) {
+        if let Value::Object(members) = part {
+            for keyword in REFERRED {
+                members.shift_remove(keyword);
+            }
+        }
+        each_below_mut(part, &mut |below| self.inline(below));
+        let Value::Object(members) = part else {
+            return;
+        };
+        let target = members
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|reference| self.target(reference).ok());
+        let Some(target) = target else { return };
+        members.shift_remove("$ref");
+        let mut target = target.clone();
+        self.inline(&mut target);
+        *part = both(target, std::mem::take(members));
+    }
+}
+
+/// What holds both of a schema and of the keywords that stood beside the reference to it.
+fn both(target: Value, mut beside: Map<String, Value>) -> Value {
+    match target {
+        Value::Object(mut members)
+            if beside.iter().all(|(keyword, value)| {
+                ANNOTATIONS.contains(&keyword.as_str()) || members.get(keyword) == Some(value)
+            }) =>
+        {
+            // What is said at the place of the reference is said of that place.
+            members.extend(beside);
+            Value::Object(members)
+        }
+        target if beside.is_empty() => target,
+        target => {
+            match beside.get_mut("allOf") {
+                Some(Value::Array(all)) => all.push(target),
+                _ => _ = beside.insert(String::from("allOf"), Value::Array(vec![target])),
+            }
+            Value::Object(beside)
+        }
+    }
+}
+
 /// The part with this `$anchor`.
 fn anchor<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     if schema.get("$anchor").and_then(Value::as_str) == Some(name) {
@@ -254,6 +332,68 @@ mod tests {
         assert_eq!(
             refused(&json!({"$defs": definitions})),
             "the schema has more than 64 levels, every `$ref` followed"
+        );
+    }
+
+    /// Case H7: a client that keeps `type`, `properties` and `required` loses nothing.
+    #[test]
+    fn h7_what_is_referred_to_stands_in_the_place_of_the_reference() {
+        let schema = json!({
+            "type": "object",
+            "$defs": {
+                "name": {"$anchor": "name", "type": "string", "description": "A name.", "minLength": 1},
+                "pair": {"type": "object", "properties": {"first": {"$ref": "#name"}, "second": {"$ref": "#/$defs/name"}}},
+            },
+            "properties": {
+                "pair": {"$ref": "#/$defs/pair", "title": "Both"},
+                "owner": {"$ref": "#/$defs/name", "description": "Who owns it."},
+                "short": {"$ref": "#/$defs/name", "maxLength": 3},
+                "two": {"allOf": [{"maxLength": 9}], "$ref": "#/$defs/name", "pattern": "^a"},
+                "same": {"$ref": "#/properties/owner"},
+                "definitions": {"type": "array", "items": {"$ref": "#/$defs/name"}},
+                "words": {"enum": [{"$ref": "#/$defs/name"}], "default": {"$defs": 1}},
+            },
+            "required": ["pair"],
+        });
+        assert!(check(&schema).is_ok());
+        let name = json!({"type": "string", "description": "A name.", "minLength": 1});
+        let owner = json!({"type": "string", "description": "Who owns it.", "minLength": 1});
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "pair": {"type": "object", "properties": {"first": name, "second": name}, "title": "Both"},
+                "owner": owner,
+                // What constrains beside a reference goes on to constrain: both have to hold.
+                "short": {"maxLength": 3, "allOf": [name]},
+                "two": {"allOf": [{"maxLength": 9}, name], "pattern": "^a"},
+                "same": owner,
+                "definitions": {"type": "array", "items": name},
+                // Values are no schemas.
+                "words": {"enum": [{"$ref": "#/$defs/name"}], "default": {"$defs": 1}},
+            },
+            "required": ["pair"],
+        });
+        assert_eq!(inline(&schema), expected);
+        // Both say the same of every value.
+        let before = jsonschema::draft202012::new(&schema).unwrap();
+        let after = jsonschema::draft202012::new(&expected).unwrap();
+        for value in [
+            json!({"pair": {"first": "a", "second": "b"}}),
+            json!({"pair": {"first": ""}}),
+            json!({"pair": {}, "owner": 1}),
+            json!({"pair": {}, "short": "abcd"}),
+            json!({"pair": {}, "short": "abc", "two": "abc", "same": "x", "definitions": ["a"]}),
+            json!({"pair": {}, "two": "aaaaaaaaaa"}),
+            json!({"pair": {}, "definitions": [""]}),
+            json!({}),
+        ] {
+            assert_eq!(before.is_valid(&value), after.is_valid(&value), "{value}");
+        }
+        // A root that is nothing but a reference is what it refers to.
+        let root = json!({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {"x": true}}}});
+        assert_eq!(
+            inline(&root),
+            json!({"type": "object", "properties": {"x": true}})
         );
     }
 

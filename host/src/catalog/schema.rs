@@ -24,9 +24,15 @@ const LIMIT_NAMES: [&str; 11] = [
     "top",
 ];
 
-/// Reads a handler's input schema: a JSON object whose root is an object.
+/// Reads a handler's input schema: a JSON object whose root is an object. What it refers to stands in the place of its
+/// references, unless it would then be larger than any schema may be.
 pub(super) fn read_input(text: &str) -> anyhow::Result<Map<String, Value>> {
-    let Value::Object(mut schema) = read(text).context("the input schema")? else {
+    let mut schema = read(text).context("the input schema")?;
+    let inlined = references::inline(&schema);
+    if inlined.to_string().len() <= MAX_SCHEMA_BYTES {
+        schema = inlined;
+    }
+    let Value::Object(mut schema) = schema else {
         bail!("the input schema must be a JSON object")
     };
     match schema.get("type") {

@@ -170,6 +170,11 @@ impl Lines {
                 }
             }
         }
+        let roots = &plugin.grants.trusted_roots;
+        if !roots.is_empty() {
+            let count = format!("(certificates: {})", roots.len());
+            self.line("trusted_roots", count, Source::File);
+        }
         let source = |granted: bool| {
             if granted {
                 Source::File

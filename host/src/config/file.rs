@@ -162,6 +162,9 @@ pub struct PluginFile {
     /// The same for hosts whose addresses may be loopback, private, or shared behind a NAT. Link-local ones, such as those of
     /// cloud metadata, are reached only where an entry is the address itself.
     pub private_hosts: Option<Vec<String>>,
+    /// File of certificates in PEM, relative to the config file, that requests to these hosts trust as roots beside those of
+    /// Mozilla: the authority of a private service.
+    pub trusted_roots: Option<PathBuf>,
     /// Whether the plugin may read clocks and wait for them.
     #[serde(default)]
     pub clock: bool,

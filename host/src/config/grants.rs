@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 
 use super::file::{PluginFile, SecretFile};
-use crate::sandbox::{FileGrant, Grants, HostGrant, Secret};
+use crate::sandbox::{FileGrant, Grants, HostGrant, Secret, TrustedRoots};
 
 /// Bytes of one secret: a chain of certificates with its key is below 16 KiB.
 const MAX_SECRET_BYTES: usize = 64 << 10;
@@ -42,6 +42,8 @@ pub(super) fn resolve(file: &PluginFile, folder: &Path, place: &str) -> anyhow::
             .collect::<anyhow::Result<BTreeMap<_, _>>>()?,
         files: files.collect(),
         hosts: hosts(file, place)?,
+        trusted_roots: trusted_roots(file, folder)
+            .with_context(|| format!("`{place}.trusted_roots`"))?,
         clock: file.clock,
         random: file.random,
     })
@@ -57,6 +59,15 @@ fn hosts(file: &PluginFile, place: &str) -> anyhow::Result<Option<Vec<HostGrant>
     }
     let is_named = file.hosts.is_some() || file.private_hosts.is_some();
     Ok(is_named.then_some(granted))
+}
+
+fn trusted_roots(file: &PluginFile, folder: &Path) -> anyhow::Result<TrustedRoots> {
+    let Some(name) = &file.trusted_roots else {
+        return Ok(TrustedRoots::default());
+    };
+    let path = folder.join(name);
+    let text = std::fs::read(&path).with_context(|| format!("reading `{}`", path.display()))?;
+    TrustedRoots::from_pem(&text).with_context(|| format!("in `{}`", path.display()))
 }
 
 /// Reads a secret. No message carries any of it.
@@ -135,6 +146,14 @@ mod tests {
             (
                 "secrets.K = { file = \"key.txt\" }\nconfig.K = \"x\"",
                 "`plugins.a.secrets.K` and `plugins.a.config.K` have one name",
+            ),
+            (
+                "trusted_roots = \"missing.pem\"",
+                "`plugins.a.trusted_roots`: reading `",
+            ),
+            (
+                "trusted_roots = \"key.txt\"",
+                "key.txt`: expected certificates in PEM, each from `-----BEGIN CERTIFICATE-----` on, found none",
             ),
             (
                 "hosts = [\"api.example.com\"]",

@@ -73,7 +73,7 @@ pub struct Usage {
     pub fuel: u64,
     /// The most bytes of linear memory at a time.
     pub memory_peak_bytes: u64,
-    /// Wall-clock time, waiting for a slot included.
+    /// Wall-clock time, waiting for a permit and a slot included.
     pub elapsed: Duration,
 }
 
@@ -98,7 +98,7 @@ impl Plugin {
     /// Makes one call in an instance of its own.
     ///
     /// What the plugin hands over goes into `intake`. Progress goes to `progress` as long as there is room. `tenant` and
-    /// `id` name the call in the log. Dropping the future ends the guest at once.
+    /// `id` name the call in the log, and the tenant's share of the processor is what the call runs on. Dropping the future ends the guest at once.
     pub async fn call(
         &self,
         request: Request,
@@ -107,7 +107,21 @@ impl Plugin {
         tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
-        let started = Instant::now();
+        self.call_since(Instant::now(), request, intake, progress, tenant, id)
+            .await
+    }
+
+    /// The same for a call that began earlier, and has waited since: its deadline counts from then, since that is what
+    /// whoever calls has waited for.
+    pub async fn call_since(
+        &self,
+        started: Instant,
+        request: Request,
+        intake: Intake,
+        progress: Option<mpsc::Sender<Progress>>,
+        tenant: &str,
+        id: &str,
+    ) -> Result<Called, Failed> {
         let deadline = started + self.limits.deadline;
         let fail = |refusal: Refusal, usage| Failed {
             refusal,
@@ -130,7 +144,9 @@ impl Plugin {
         store.data_mut().intake = Some(intake);
         store.data_mut().progress = progress;
 
-        let outcome = turn.run(deadline, self.answer(&mut store, &request)).await;
+        let seat = self.sandbox.seat(tenant, &self.name);
+        let answer = self.answer(&mut store, &request);
+        let outcome = turn.run(seat, deadline, answer).await;
         let usage = Usage {
             elapsed: started.elapsed(),
             ..instance::usage(&store, &self.limits)
@@ -233,7 +249,12 @@ impl Plugin {
         turn: &Arc<Turn>,
     ) -> anyhow::Result<Store<State>> {
         let wasi = self.grants.wasi(&journal)?;
-        let requests = Requests::new(self.hosts.clone(), deadline, journal.clone());
+        let requests = Requests::new(
+            self.hosts.clone(),
+            self.tls.clone(),
+            deadline,
+            journal.clone(),
+        );
         let state = State::new(wasi, requests, self.config.clone(), journal, &self.limits);
         Ok(instance::store(
             self.sandbox.engine(),

@@ -14,6 +14,7 @@ use wasmtime::{
 use super::imports;
 use super::instance::State;
 use super::limits::{CORE_INSTANCES, DEFAULT_MEMORY_BYTES, MEMORIES, TABLE_ELEMENTS, TABLES};
+use super::share::{Seat, Share};
 
 /// Addresses reserved for one memory: all that a 32-bit memory can reach, so that compiled code needs no bounds checks.
 /// They are addresses only; what is used of them is bounded by each plugin's limit.
@@ -61,6 +62,10 @@ struct Inner {
     linker: Linker<State>,
     /// One for each instance that the pool has room for, so that the pool is never found empty.
     slots: Arc<Semaphore>,
+    /// Whose turn it is to compute. A slot of the pool is for a whole call, and one of these for a turn.
+    share: Arc<Share>,
+    /// Compiled code, where it is kept; counts how often it was found.
+    cache: Option<Cache>,
     max_memory_bytes: u64,
 }
 
@@ -98,11 +103,13 @@ impl Sandbox {
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(
                 *max_concurrent_calls,
             )));
-        if let Some(folder) = cache_folder {
-            config.cache(Some(cache(folder).with_context(|| {
-                format!("opening the cache `{}`", folder.display())
-            })?));
-        }
+        let cache = cache_folder
+            .as_ref()
+            .map(|folder| {
+                cache(folder).with_context(|| format!("opening the cache `{}`", folder.display()))
+            })
+            .transpose()?;
+        config.cache(cache.clone());
         let engine = Engine::new(&config)
             .map_err(anyhow::Error::from)
             .with_context(|| format!("making room for {max_concurrent_calls} calls at a time"))?;
@@ -112,8 +119,15 @@ impl Sandbox {
             engine,
             linker,
             slots: Arc::new(Semaphore::new(*max_concurrent_calls as usize)),
+            share: Arc::default(),
+            cache,
             max_memory_bytes: *max_memory_bytes,
         })))
+    }
+
+    /// How many components were compiled because the cache did not have them; `None` where nothing is kept.
+    pub fn compilations(&self) -> Option<usize> {
+        self.0.cache.as_ref().map(Cache::cache_misses)
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -126,6 +140,11 @@ impl Sandbox {
 
     pub(super) fn slots(&self) -> Arc<Semaphore> {
         self.0.slots.clone()
+    }
+
+    /// The place of a call among all that want to compute.
+    pub(super) fn seat(&self, tenant: &str, plugin: &Arc<str>) -> Seat {
+        Seat::new(self.0.share.clone(), tenant.into(), plugin.clone())
     }
 
     pub(super) fn max_memory_bytes(&self) -> u64 {

@@ -11,7 +11,7 @@ use wasmtime_wasi::{I32Exit, ResourceTableError};
 use super::limits::{Denied, HANDLES, Limits, TABLE_ELEMENTS};
 use crate::admission::RETRY_AFTER_SECONDS;
 use crate::contract::Fault;
-use crate::shape::{Code, Refusal, excerpt};
+use crate::shape::{Code, MAX_ATTACHMENTS, Refusal, excerpt};
 
 /// No slot came free before the deadline.
 pub(super) fn busy(waited: Duration) -> Refusal {
@@ -72,6 +72,13 @@ pub(super) fn broken(error: &wasmtime::Error, limits: &Limits) -> Refusal {
             Denied::Host => {
                 "The machine has no memory left for the plugin, which was stopped. Ask for less."
                     .to_owned()
+            }
+            Denied::Attachment => {
+                let message = format!(
+                    "The plugin attached more than {MAX_ATTACHMENTS} images, sounds or resources and was stopped. It is \
+                     refused, not truncated: no part of the answer was returned. Ask for less."
+                );
+                return Refusal::new(Code::ResponseTooLarge, message);
             }
         };
         return Refusal::new(Code::OutOfMemory, message);
@@ -180,6 +187,15 @@ mod tests {
             )
         );
         assert_eq!(text(Denied::Table { wanted: 1 }).0, Code::OutOfMemory);
+        assert_eq!(
+            text(Denied::Attachment),
+            (
+                Code::ResponseTooLarge,
+                "The plugin attached more than 100 images, sounds or resources and was stopped. It is refused, not \
+                 truncated: no part of the answer was returned. Ask for less."
+                    .to_owned()
+            )
+        );
         assert_eq!(text(ResourceTableError::Full).0, Code::OutOfMemory);
         let timeout = timeout(&Limits::default());
         assert_eq!(

@@ -13,6 +13,7 @@ use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder};
 use super::hosts::HostGrant;
 use super::journal::{Journal, Source, Stream};
 use super::limits::RANDOM_BYTES;
+use super::roots::TrustedRoots;
 use super::secret::Secret;
 
 /// What one plugin is granted. By default nothing.
@@ -26,6 +27,8 @@ pub struct Grants {
     pub files: Vec<FileGrant>,
     /// Hosts to which the plugin may send requests; `None` does not even let it import the interface.
     pub hosts: Option<Vec<HostGrant>>,
+    /// Whom its requests trust beside the roots of Mozilla.
+    pub trusted_roots: TrustedRoots,
     /// Whether the plugin may read clocks and wait for them.
     pub clock: bool,
     /// Whether the plugin gets random numbers.
@@ -106,6 +109,7 @@ mod tests {
             secrets,
             files,
             hosts,
+            trusted_roots,
             clock,
             random,
         } = Grants::default();
@@ -114,6 +118,7 @@ mod tests {
                 && secrets.is_empty()
                 && files.is_empty()
                 && hosts.is_none()
+                && trusted_roots.is_empty()
                 && !clock
                 && !random
         );

@@ -10,7 +10,7 @@
 use std::error::Error as _;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig};
 use url::Host;
 use wasmtime_wasi::p2::IoError;
 use wasmtime_wasi_http::io::TokioIo;
@@ -48,13 +48,19 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    pub(super) fn new(hosts: Arc<[HostGrant]>, deadline: Instant, journal: Journal) -> Self {
+    pub(super) fn new(
+        hosts: Arc<[HostGrant]>,
+        tls: Arc<ClientConfig>,
+        deadline: Instant,
+        journal: Journal,
+    ) -> Self {
         let mut context = WasiHttpCtx::new();
         context.set_field_size_limit(FIELDS_BYTES);
         Self {
             context,
             gate: Gate {
                 hosts,
+                tls,
                 deadline,
                 journal,
                 open: Arc::new(Semaphore::new(REQUESTS)),
@@ -67,6 +73,8 @@ impl Requests {
 #[derive(Clone)]
 pub(super) struct Gate {
     hosts: Arc<[HostGrant]>,
+    /// Whom the plugin trusts.
+    tls: Arc<ClientConfig>,
     deadline: Instant,
     journal: Journal,
     /// One for each request whose answer is not yet read to its end.
@@ -245,7 +253,7 @@ impl Gate {
                     Host::Domain(name) => ServerName::try_from(name.clone())
                         .map_err(|_| Error::HttpRequestUriInvalid)?,
                 };
-                let stream = TlsConnector::from(TLS.clone())
+                let stream = TlsConnector::from(self.tls.clone())
                     .connect(name, stream)
                     .await
                     .map_err(Error::Tls)?;
@@ -291,20 +299,6 @@ pub(super) fn body_error(error: &IoError) -> Option<ErrorCode> {
         _ => ErrorCode::HttpProtocolError,
     })
 }
-
-/// Whom TLS trusts: the roots that Mozilla trusts, which are compiled in.
-static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
-    let roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.into(),
-    };
-    let config =
-        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring has the ciphers of TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    Arc::new(config)
-});
 
 /// A connection, with or without TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

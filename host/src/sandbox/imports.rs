@@ -20,6 +20,7 @@ use super::call::Progress;
 use super::http;
 use super::instance::State;
 use super::journal::Source;
+use super::limits::Denied;
 use crate::contract::{Attachment, Demand, Level, PushDown};
 use crate::shape::{Intake, excerpt};
 
@@ -108,6 +109,9 @@ fn link_reply(linker: &mut Linker<State>) -> wasmtime::Result<()> {
         |mut store: StoreContextMut<'_, State>, (content,): (Attachment,)| {
             if let Some(intake) = &mut store.data_mut().intake {
                 intake.attach(content);
+                if intake.has_too_many_attachments() {
+                    return Err(Denied::Attachment.into());
+                }
             }
             Ok(())
         },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-use crate::shape::DEFAULT_INTAKE_BYTES;
+use crate::shape::{DEFAULT_INTAKE_BYTES, MAX_ATTACHMENTS};
 
 /// Fuel of one call: 10,000,000,000 units, roughly one an instruction. That is about 1.4 s of a tight loop; a JavaScript
 /// guest spends 40,000,000 on 1,000 rows, so an honest call stays far below.
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// A growth that was denied. It ends the call: a guest that hears "no" mostly aborts, which would then look like a trap.
+/// What was denied. It ends the call: a guest that hears "no" mostly aborts, which would then look like a trap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Denied {
     /// Linear memory would have more bytes than the plugin may have.
@@ -90,6 +90,8 @@ pub(super) enum Denied {
     Table { wanted: usize },
     /// The plugin may have it, and the machine does not.
     Host,
+    /// The answer would have more attachments than [`MAX_ATTACHMENTS`].
+    Attachment,
 }
 
 impl fmt::Display for Denied {
@@ -104,6 +106,10 @@ impl fmt::Display for Denied {
                 "{wanted} elements of a table are more than a plugin may have"
             ),
             Self::Host => write!(f, "the machine has no memory left"),
+            Self::Attachment => write!(
+                f,
+                "an answer may have {MAX_ATTACHMENTS} attachments, and this is one more"
+            ),
         }
     }
 }

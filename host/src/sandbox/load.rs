@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use tokio::time::Instant;
+use tokio_rustls::rustls::ClientConfig;
 use wasmtime::component::types::{ComponentExtern, ComponentItem};
 use wasmtime::component::{Component, InstancePre};
 use wasmtime::{Engine, Store};
@@ -81,6 +82,8 @@ pub struct Plugin {
     pub(super) config: Arc<WasiConfigVariables>,
     /// The granted hosts, which each store shares.
     pub(super) hosts: Arc<[HostGrant]>,
+    /// How its requests speak TLS.
+    pub(super) tls: Arc<ClientConfig>,
     pub(super) limits: Limits,
     description: Description,
     imports: Vec<String>,
@@ -179,6 +182,7 @@ impl Sandbox {
                     .collect(),
             ),
             hosts: grants.hosts.iter().flatten().cloned().collect(),
+            tls: grants.trusted_roots.client(),
             grants,
             limits,
             description: Description::Tools(Vec::new()),
@@ -345,7 +349,8 @@ impl Plugin {
         let journal = Journal::new(self.name.clone(), subject, "", "load");
         let turn = Turn::new();
         let mut store = self.store(journal, DESCRIPTION_BYTES, deadline, &turn)?;
-        let outcome = turn.run(deadline, self.listing(&mut store)).await;
+        let seat = self.sandbox.seat("", &self.name);
+        let outcome = turn.run(seat, deadline, self.listing(&mut store)).await;
         if let Some(Err(error)) = &outcome
             && failure::is_hostcall_fuel(error)
         {

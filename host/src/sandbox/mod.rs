@@ -2,8 +2,8 @@
 //!
 //! A [`Sandbox`] is one engine. It makes a [`Plugin`] of a component once, and [`Plugin::call`] runs each call in a store
 //! and an instance of its own, under fuel, memory and a deadline, with nothing of WASI but what was granted. One mechanism
-//! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time, and
-//! whoever waits for it drops it at the deadline.
+//! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time; the
+//! next turn goes to whoever is due; and whoever waits for a guest drops it at the deadline.
 //!
 //! What is deliberately absent: epochs, a watchdog thread, reused instances, connections that outlive a call, and sockets. What an answer is worth and how
 //! it is cut to size is [`crate::shape`]'s affair.
@@ -21,7 +21,9 @@ mod instance;
 mod journal;
 mod limits;
 mod load;
+mod roots;
 mod secret;
+mod share;
 mod turn;
 
 pub use call::{Called, Failed, Progress, Request, Usage};
@@ -31,6 +33,7 @@ pub use hosts::HostGrant;
 pub use inspect::{Inspection, Want};
 pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, MAX_DEADLINE};
 pub use load::{Description, Plugin, World};
+pub use roots::TrustedRoots;
 pub use secret::Secret;
 
 #[cfg(test)]

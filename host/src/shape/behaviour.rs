@@ -1007,11 +1007,27 @@ fn nothing_handed_over_is_an_empty_answer_and_no_rows_where_rows_are_declared() 
 
 #[test]
 fn rows_that_a_tool_claims_and_does_not_hand_over_are_told() {
-    let reply = tool(undeclared()).call(json!({}), |intake| intake.total(10));
-    assert_eq!(
-        notices(&reply),
-        ["The tool says that there are more rows, but handed over none behind these."]
-    );
+    for rows in [0, 2] {
+        let reply = tool(undeclared()).call(json!({}), |intake| {
+            intake.total(10);
+            for _ in 0..rows {
+                intake.rows(b"{\"n\":1}\n");
+            }
+        });
+        let facts = json_of(reply.facts());
+        assert_eq!(
+            (&facts["total_count"], &facts["returned"], facts.get("next")),
+            (&json!(rows), &json!(rows), None)
+        );
+        let missing = 10 - rows;
+        assert_eq!(
+            notices(&reply),
+            [format!(
+                "The tool says that there are 10 rows, and came to its end after {rows}: {missing} of them cannot be had \
+                 from it, and are not counted."
+            )]
+        );
+    }
 }
 
 #[test]

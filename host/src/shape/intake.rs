@@ -19,6 +19,9 @@ use crate::contract::{Attachment, Demand, PushDown};
 /// attachments may have: 64 MiB, half of a guest's default memory.
 pub const DEFAULT_INTAKE_BYTES: usize = 64 << 20;
 
+/// How many attachments one answer may have: as many as a page may have rows by default.
+pub const MAX_ATTACHMENTS: usize = 100;
+
 /// What stands around an attachment in a reply.
 const ATTACHMENT_ENVELOPE_BYTES: usize = 64;
 
@@ -92,6 +95,8 @@ pub struct Intake {
     pub(crate) narrow: Narrow,
     pub(crate) unseen: Unseen,
     pub(crate) attachments: Vec<Attachment>,
+    /// How many were handed over, kept or not.
+    attachment_count: usize,
     attachment_bytes: usize,
     /// Rows and bytes of rows that came in.
     pub(crate) rows_in: u64,
@@ -128,6 +133,7 @@ impl Intake {
             narrow: Narrow::new(policy, &ask.arguments, is_live_only),
             unseen: Unseen::new(ask.unseen_fields(policy)),
             attachments: Vec::new(),
+            attachment_count: 0,
             attachment_bytes: 0,
             rows_in: 0,
             bytes_in: 0,
@@ -410,8 +416,18 @@ impl Intake {
         }
     }
 
+    /// Whether there were more attachments than an answer may have. Then the call is over: a handler hears nothing of what
+    /// becomes of them, and may go on without end.
+    pub fn has_too_many_attachments(&self) -> bool {
+        self.attachment_count > MAX_ATTACHMENTS
+    }
+
     /// Takes content that is not text. Text in it must be UTF-8.
     pub fn attach(&mut self, attachment: Attachment) {
+        self.attachment_count += 1;
+        if self.has_too_many_attachments() {
+            return;
+        }
         if let Attachment::Resource(embedded) = &attachment
             && is_text(&embedded.media_type)
             && let Err(error) = std::str::from_utf8(&embedded.data)

@@ -30,7 +30,7 @@ pub mod tokens;
 pub use ask::{Ask, Format, PushedDown};
 pub use cursor::{MAX_CURSOR_CHARS, Signer};
 pub use fit::{Budget, BudgetSources, KeyBudget, KeyMode, MIN_BUDGET_TOKENS};
-pub use intake::{DEFAULT_INTAKE_BYTES, Intake, is_text};
+pub use intake::{DEFAULT_INTAKE_BYTES, Intake, MAX_ATTACHMENTS, is_text};
 pub use listing::{Listing, ListingPage};
 pub use pipeline::{Call, OwnLimit, ToolFacts, shape};
 pub use policy::{

@@ -40,6 +40,9 @@ pub(crate) struct Counts {
     pub(crate) after: Option<u64>,
     /// Whether there are, or may be, matching rows behind the page.
     pub(crate) has_more: bool,
+    /// Rows that the handler says there are, and that no call gets: it came to its end without them. They are in none of
+    /// the counts above.
+    pub(crate) out_of_reach: u64,
 }
 
 /// The rows do not make a page.
@@ -298,8 +301,15 @@ impl Window {
             return Err(NoPage::CutShort);
         }
         let seen = self.skipped + self.raw;
+        // A handler that could hand over every row, and claims more than it did, would do the same in every further call.
+        // One that pages or filters by itself has the others still, and those of one that starts behind the cursor may lie
+        // before it.
+        let is_end = is_complete && self.limit.is_some() && !self.is_filtered_by_handler;
+        let out_of_reach = total
+            .filter(|_| is_end && self.skipped == 0)
+            .map_or(0, |total| total.saturating_sub(seen));
         let total = match total {
-            Some(total) => Some(total.max(seen)),
+            Some(total) => Some(total.max(seen) - out_of_reach),
             None => {
                 (is_complete && is_at_start && !self.is_filtered_by_handler).then_some(self.raw)
             }
@@ -310,7 +320,7 @@ impl Window {
         let after = match total.map(|total| total - seen) {
             None => None,
             Some(0) => Some(behind),
-            Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler => {
+            Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler && !is_end => {
                 Some(behind + unseen)
             }
             Some(unseen) if is_complete && is_at_start && self.is_filtered_by_handler => {
@@ -328,6 +338,7 @@ impl Window {
             kept: self.kept,
             after,
             has_more: after.map_or(behind > 0 || !is_complete, |after| after > 0),
+            out_of_reach,
         })
     }
 
@@ -485,7 +496,7 @@ mod tests {
     fn a_handler_that_starts_behind_the_cursor_has_an_unknown_total_unless_it_says() {
         let (_, window) = pass(&ROWS, 2, true, None);
         let cursor = next(&window, 2);
-        for (total, after) in [(None, None), (Some(9), Some(5))] {
+        for (total, after) in [(None, None), (Some(9), None), (Some(5), Some(1))] {
             let mut window = Window::new(Some(2), Some(Path::new("id").unwrap()), Some(&cursor));
             window.starts_behind(&cursor);
             for row in &ROWS[2..] {
@@ -571,6 +582,36 @@ mod tests {
         assert_eq!(
             again.finish(None, &Narrow::default()),
             Err(NoPage::CutShort)
+        );
+    }
+
+    #[test]
+    fn rows_that_are_claimed_and_not_handed_over_are_in_no_count() {
+        // Whether the handler begins at the start, where it hands over fewer than it was asked for, or behind a cursor.
+        let (_, window) = pass(&ROWS[..2], 2, true, None);
+        let all = window.finish(Some(10), &Narrow::default()).unwrap();
+        let few = limited(&ROWS[..2], 2, 3, None, Some(10)).unwrap();
+        for counts in [all, few] {
+            assert_eq!(
+                (counts.total, counts.kept, counts.after, counts.has_more),
+                (Some(2), 2, Some(0), false)
+            );
+            assert_eq!((counts.matched, counts.out_of_reach), (Some(2), 8));
+        }
+        let behind = limited(&ROWS[2..4], 2, 3, Some(&next(&window, 2)), Some(10)).unwrap();
+        assert_eq!(
+            (behind.total, behind.before, behind.after, behind.has_more),
+            (Some(10), 2, None, false)
+        );
+        // A handler that pages by itself has the others still.
+        let mut pages_itself = Window::new(None, None, None);
+        for row in &ROWS[..2] {
+            pages_itself.admit(row.as_bytes(), &Narrow::default());
+        }
+        let counts = pages_itself.finish(Some(10), &Narrow::default()).unwrap();
+        assert_eq!(
+            (counts.total, counts.after, counts.out_of_reach),
+            (Some(10), Some(8), 0)
         );
     }
 

@@ -88,6 +88,9 @@ impl Account<'_> {
                 "The tool says that there are more rows, but handed over none behind these.",
             ));
         }
+        if counts.out_of_reach > 0 {
+            said.push(say_out_of_reach(counts));
+        }
         if has_rows {
             self.say_horizon(&mut said);
         }
@@ -228,6 +231,16 @@ impl Account<'_> {
             "The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}."
         )
     }
+}
+
+/// A total that a handler does not live up to.
+fn say_out_of_reach(counts: &Counts) -> String {
+    let (had, missing) = (counts.total.unwrap_or_default(), counts.out_of_reach);
+    format!(
+        "The tool says that there are {} rows, and came to its end after {had}: {missing} of them cannot be had from it, and \
+         are not counted.",
+        had + missing
+    )
 }
 
 /// The name of a budget source in facts and receipts.

@@ -68,6 +68,8 @@ misdeeds! {
     "flood_small_attachments": "Attaches nothing without end." => |_| flood_small_attachments();
     "flood_stderr": "Prints errors without end." => |_| loop { eprintln!("an error that nobody asked for") };
     "attach_huge": "Attaches one image of `count` (100,000,000) bytes." => attach_huge;
+    "attach_images": "Attaches `count` (30) images of 5,000 bytes, then answers." => attach_images;
+    "attach_blob": "Attaches a resource of `count` (5,000) bytes that are not text, then answers." => attach_blob;
     "log_huge": "Writes a log line of `count` (100,000,000) bytes, then answers." => log_huge;
     "config_huge": "Reads a configuration value whose name has `count` (40,000,000) bytes, then answers." => config_huge;
     "progress_huge": "Reports progress in `count` (100,000,000) bytes of words, then answers." => progress_huge;
@@ -206,6 +208,26 @@ fn attach_huge(count: Option<u64>) -> Result<(), Fault> {
         data: vec![7; or(count, 100_000_000)],
     }));
     Ok(())
+}
+
+fn attach_images(count: Option<u64>) -> Result<(), Fault> {
+    let image = reply::Attachment::Image(reply::Blob {
+        media_type: "image/png".to_owned(),
+        data: vec![7; 5_000],
+    });
+    for _ in 0..or(count, 30) {
+        reply::attach(&image);
+    }
+    fine(None)
+}
+
+fn attach_blob(count: Option<u64>) -> Result<(), Fault> {
+    reply::attach(&reply::Attachment::Resource(reply::Embedded {
+        uri: "plimsoll-test://blob".to_owned(),
+        media_type: "application/octet-stream".to_owned(),
+        data: vec![7; or(count, 5_000)],
+    }));
+    fine(None)
 }
 
 /// Text of so many bytes.
