@@ -12,6 +12,7 @@ use crate::call::Host;
 use crate::catalog::{Problem, Registry};
 use crate::config::Config;
 use crate::queries::Queries;
+use crate::results::{Results, Store};
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::shape::Signer;
 
@@ -20,9 +21,6 @@ const SIGNING_KEY_FILE: &str = "cursor.key";
 
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
-
-/// The folder of long queries in the state folder.
-const QUERIES_FOLDER: &str = "queries";
 
 /// How many calls run at the same time. Each takes a slot of the pool; more wait for one, within their deadline.
 pub const MAX_CONCURRENT_CALLS: u32 = 100;
@@ -51,12 +49,17 @@ impl App {
     pub fn open_signing_with(config: Config, key: [u8; 32]) -> anyhow::Result<Self> {
         let signer = Signer::new(key);
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
-        let folder = config.state.value.join(QUERIES_FOLDER);
-        let queries = Queries::open(folder.clone())
-            .with_context(|| format!("opening the folder `{}`", folder.display()))?;
+        let store = Store::open(&config.results.location.value)
+            .context("opening the place of complete results")?;
+        let queries = Queries::new(store.clone());
+        let results = Results::open(&config.results, &config.state.value, &signer, store)?;
+        if let Some(url) = &config.public_url.value {
+            results.links().begin_with(url);
+        }
         let host = Arc::new(Host::new(
             signer,
             queries,
+            results,
             config.result_tokens.value,
             config.limits.cap_bytes.value,
         ));

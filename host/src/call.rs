@@ -10,8 +10,12 @@ use tokio::sync::{mpsc, watch};
 use crate::catalog::{Catalog, Target, Tool};
 use crate::contract::{BackendSelection, Condition};
 use crate::queries::Queries;
+use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage};
-use crate::shape::{Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape};
+use crate::shape::{
+    Ask, Budget, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, ResultId, Signer,
+    ToolFacts,
+};
 
 /// The tenant of a host without tenants.
 pub const SINGLE_TENANT: &str = "";
@@ -39,6 +43,8 @@ pub struct Host {
     signer: Signer,
     /// Queries that do not fit into their cursors.
     queries: Queries,
+    /// Complete results of answers of which rows were left out.
+    results: Results,
     /// Budget of answers for which the call names none.
     result_tokens: Option<u64>,
     /// The cap of what the host itself sends.
@@ -70,6 +76,7 @@ impl Host {
     pub fn new(
         signer: Signer,
         queries: Queries,
+        results: Results,
         result_tokens: Option<u64>,
         cap_bytes: u32,
     ) -> Self {
@@ -79,6 +86,7 @@ impl Host {
             version,
             signer,
             queries,
+            results,
             result_tokens,
             cap_bytes,
             calls: AtomicU64::new(0),
@@ -127,6 +135,11 @@ impl Host {
     /// The cap of what the host itself sends.
     pub fn cap_bytes(&self) -> u32 {
         self.cap_bytes
+    }
+
+    /// Complete results.
+    pub fn results(&self) -> &Results {
+        &self.results
     }
 
     /// The tool of that name, if the caller may see it.
@@ -204,17 +217,27 @@ impl Host {
     ) -> Result<Reply, Refusal> {
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
-        let budget = BudgetSources {
-            input: ask.max_tokens(),
-            org: self.result_tokens,
-            ..Default::default()
+        let budget = self.budget(&ask);
+        let call = Call {
+            policy: &tool.policy,
+            tool: &tool.facts,
+            ask: &ask,
+            signer: &self.signer,
+            budget,
+        };
+        if ask.kept_place().is_some() {
+            let reply = self
+                .results
+                .page(&call, &caller.tenant, tool.intake_bytes)
+                .await?;
+            return Ok(self.remember_query(reply, &ask, tool, id).await);
         }
-        .resolve();
-        let _permit = tool
+        let permit = tool
             .admission
             .admit(tool.plugin.name(), tool.plugin.limits().deadline)
             .await?;
-        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
+        let spool = self.results.spool().filter(|_| !ask.is_continuation());
+        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
         let called = tool.plugin.call(request(tool, &ask), intake, progress, &caller.tenant, id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
             *usage = failed.usage;
@@ -222,23 +245,76 @@ impl Host {
         })?;
         *usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        let reply = shape(
-            called.intake,
-            &Call {
+        // The plugin is done; what is left is the host's.
+        drop(permit);
+        let origin = Origin {
+            tenant: &caller.tenant,
+            plugin: tool.plugin.name(),
+        };
+        let reply = self.results.shape(called.intake, &call, origin).await;
+        Ok(self.remember_query(reply, &ask, tool, id).await)
+    }
+
+    fn budget(&self, ask: &Ask) -> Budget {
+        BudgetSources {
+            input: ask.max_tokens(),
+            org: self.result_tokens,
+            ..Default::default()
+        }
+        .resolve()
+    }
+
+    /// Reads a page of a kept result as a resource: facts and body as a call of its tool would have them, from its first
+    /// row or from where `after` says. None where the caller's tenant has no such result, or its tool is gone.
+    pub async fn read_result(
+        &self,
+        caller: &Caller,
+        id: ResultId,
+        after: Option<&str>,
+    ) -> Option<Reply> {
+        self.ready().await;
+        let _running = Running::begin(&self.running);
+        let stored = match self.results.find(&caller.tenant, id).await {
+            Ok(stored) => stored?,
+            Err(unavailable) => return Some(Reply::refused(&unavailable.refusal())),
+        };
+        let tool = self.tool(caller, &stored.description.tool)?;
+        let read = async {
+            let mut ask = tool.read(&self.signer, &caller.tenant, stored.description.arguments)?;
+            if let Some(after) = after {
+                ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
+            }
+            let ask = ask.reading(id, stored.start);
+            let facts = ToolFacts {
+                has_structured_copy: false,
+                ..tool.facts.clone()
+            };
+            let call = Call {
                 policy: &tool.policy,
-                tool: &tool.facts,
+                tool: &facts,
+                budget: self.budget(&ask),
                 ask: &ask,
                 signer: &self.signer,
-                budget,
-            },
-        );
+            };
+            self.results
+                .page(&call, &caller.tenant, tool.intake_bytes)
+                .await
+        };
+        Some(
+            read.await
+                .unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal)),
+        )
+    }
+
+    /// Keeps the query of a reply's cursor, where the cursor is too short to carry it.
+    async fn remember_query(&self, reply: Reply, ask: &Ask, tool: &Tool, id: &str) -> Reply {
         if let Some(cursor) = reply.next_after()
             && !self.signer.carries_query(cursor)
             && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
         {
             tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
         }
-        Ok(reply)
+        reply
     }
 
     /// The arguments of a call with the query that its cursor continues, where the cursor is too short to carry it. What

@@ -11,6 +11,7 @@
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
 //! | [`admission`] | permits and queues | what runs |
 //! | [`queries`] | queries that are too long for their cursors | |
+//! | [`results`] | complete results: kept, read page by page, linked | MCP, HTTP |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -35,6 +36,7 @@ pub mod examples;
 pub mod http;
 pub mod mcp;
 pub mod queries;
+pub mod results;
 pub mod sandbox;
 pub mod shape;
 pub mod watch;

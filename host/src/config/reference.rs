@@ -4,7 +4,11 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{DEFAULT_LISTEN, DEFAULT_STATE, File, PluginLimits};
+use super::results::DEFAULT_FOLDER;
+use super::{
+    DEFAULT_KEEP_SECONDS, DEFAULT_LISTEN, DEFAULT_STATE, DEFAULT_TENANT_BYTES, File, PluginLimits,
+};
+use crate::shape::DEFAULT_INTAKE_BYTES;
 
 /// The reference as Markdown tables, one a TOML table.
 pub fn reference() -> String {
@@ -17,6 +21,7 @@ pub fn reference() -> String {
             "limits",
             "LimitsFile",
         ),
+        ("`[results]`", "", "ResultsFile"),
         ("`[plugins.NAME]`", "plugin", "PluginFile"),
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
@@ -85,6 +90,11 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "intake_bytes") => limits.intake_bytes.value.to_string(),
         ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
         ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
+        ("ResultsFile", _, "enabled") => String::from("true"),
+        ("ResultsFile", _, "location") => format!("`{DEFAULT_FOLDER}`"),
+        ("ResultsFile", _, "keep_seconds") => DEFAULT_KEEP_SECONDS.to_string(),
+        ("ResultsFile", _, "max_bytes") => DEFAULT_INTAKE_BYTES.to_string(),
+        ("ResultsFile", _, "tenant_bytes") => DEFAULT_TENANT_BYTES.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
         ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
             String::from("false")
