@@ -536,7 +536,7 @@ async fn a_continuation_of_a_long_query_needs_only_the_cursor() {
         (1, &json!("invalid_cursor"))
     );
     // Where the host has lost it, the caller is told to repeat the arguments.
-    std::fs::remove_dir_all(folder.path().join(".plimsoll/queries")).unwrap();
+    std::fs::remove_dir_all(folder.path().join(".plimsoll/results/queries")).unwrap();
     let (code, _, refusal) = run(&folder, &["call", "search_long", "--args", &alone]);
     assert_eq!(code, 1);
     assert!(

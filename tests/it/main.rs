@@ -20,5 +20,6 @@ mod grants;
 mod lifecycle;
 mod limits;
 mod readme;
+mod results;
 mod streams;
 mod support;

@@ -184,9 +184,13 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
         .collect();
     assert!(
         left.iter()
-            .all(|name| name == "code" || name == "cursor.key" || name == "queries"),
+            .all(|name| ["code", "cursor.key", "results", "spool"]
+                .iter()
+                .any(|known| name == known)),
         "{left:?}"
     );
+    let spools = std::fs::read_dir(folder.path().join(".plimsoll/spool")).unwrap();
+    assert_eq!(spools.count(), 0);
 }
 
 /// Half of what a guest may have: the guest's own memory is part of what is measured.

@@ -44,7 +44,7 @@ pub(crate) fn plimsoll() -> std::process::Command {
 /// compiled code is shared between tests.
 pub(crate) struct TestHost {
     pub(crate) app: App,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl TestHost {
@@ -59,10 +59,12 @@ impl TestHost {
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
         let app = App::start(Config::read(&folder.path().join("plimsoll.toml"))?).await?;
-        Ok(Self {
-            app,
-            _folder: folder,
-        })
+        Ok(Self { app, folder })
+    }
+
+    /// The folder that it was started in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {
@@ -79,6 +81,10 @@ impl TestHost {
     pub(crate) async fn serve(&self) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        self.host()
+            .results()
+            .links()
+            .begin_with(&format!("http://{address}"));
         let stop = CancellationToken::new();
         let router = http::router(
             self.host().clone(),
@@ -109,6 +115,8 @@ impl Drop for Served {
 
 /// A state folder with the fixed signing key and the shared folder of compiled code.
 pub(crate) fn write_state(state: &Path) {
+    // The tests' own HTTP client has no cryptography, and asks the process for it.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let code = root().join("target/test-code");
     std::fs::create_dir_all(&code).unwrap();
     std::fs::create_dir_all(state).unwrap();
@@ -158,12 +166,18 @@ pub(crate) struct HostProcess {
 
 impl HostProcess {
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub(crate) fn start_with(config: &str, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
         let mut child = plimsoll()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .current_dir(folder.path())
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

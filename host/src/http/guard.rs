@@ -37,6 +37,11 @@ impl Allowed {
                 address.to_string()
             });
         }
+        // Links begin with it, so that whoever follows one asks for this name.
+        let public = config.public_url.value.as_deref().map(url::Url::parse);
+        if let Some(Ok(url)) = public {
+            hosts.extend(url.host_str().map(str::to_owned));
+        }
         Self {
             hosts,
             origins: config.allowed_origins.value.clone(),

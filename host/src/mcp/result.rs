@@ -3,9 +3,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents};
-use serde_json::json;
 
-use super::server::server_info;
+use super::resources;
+use super::server::server_meta;
 use crate::contract::Attachment;
 use crate::shape::{Reply, is_text};
 
@@ -24,6 +24,7 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
         content.push(ContentBlock::text(reply.body()));
     }
     content.extend(reply.attachments().iter().map(attachment));
+    content.extend(reply.complete().map(resources::link));
     let mut result = CallToolResult::success(content);
     match reply.structured() {
         Ok(structured) => result.structured_content = structured,
@@ -33,12 +34,8 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
     result
 }
 
-fn meta(reply: &Reply) -> MetaObject {
-    let mut meta = MetaObject::new();
-    meta.insert(
-        "io.modelcontextprotocol/serverInfo".into(),
-        json!(server_info()),
-    );
+pub(super) fn meta(reply: &Reply) -> MetaObject {
+    let mut meta = server_meta();
     let receipt = reply.receipt_json();
     if !receipt.is_null() {
         meta.insert(RECEIPT_KEY.into(), receipt);

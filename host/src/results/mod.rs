@@ -16,6 +16,8 @@
 
 mod keep;
 mod link;
+#[cfg(test)]
+mod properties;
 mod read;
 mod spool;
 mod store;
@@ -94,7 +96,7 @@ impl TenantFolder {
 }
 
 /// Seconds since 1970.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.as_secs())

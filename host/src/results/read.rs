@@ -16,8 +16,8 @@ const PAGE_BYTES: u64 = 256 << 10;
 /// The largest piece that is read for a page whose rows are long.
 const MAX_PIECE_BYTES: u64 = 8 << 20;
 
-/// Results on a page of the list.
-const LISTED: usize = 20;
+/// Results on a page of the list: each takes some 400 bytes, and the smallest cap is 8,000.
+const LISTED: usize = 10;
 
 /// Kept results cannot be read just now.
 #[derive(Debug)]
