@@ -244,7 +244,10 @@ fn stdio_serves_the_modern_and_the_handshake_era() {
         json!({"name": "fleet_show", "arguments": {}, "_meta": modern()}),
     );
     let content = called["result"]["content"].as_array().unwrap();
-    assert_eq!(content.len(), 2);
+    assert_eq!(
+        (content.len(), &content[2]["type"]),
+        (3, &json!("resource_link"))
+    );
     let facts = parse(content[0]["text"].as_str().unwrap());
     assert!(
         facts["notices"]

@@ -314,7 +314,7 @@ async fn a_sweep_removes_what_has_expired_and_what_killed_hosts_left() {
         "{}#1",
         kept[0].file_name().unwrap().to_str().unwrap()
     ));
-    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3_601);
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3_901);
     std::fs::write(&half, "half").unwrap();
     std::fs::File::options()
         .write(true)
@@ -657,13 +657,13 @@ impl McpClient {
         }
     }
 
-    async fn legacy(url: &str) -> Self {
+    async fn legacy(url: &str, version: &str) -> Self {
         let mut client = Self {
             session: Some(String::new()),
             ..Self::modern(url)
         };
         let hello = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"},
+            "protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"},
         });
         let response = client.send("initialize", hello).await;
         let id = response.headers()["mcp-session-id"]
@@ -727,7 +727,7 @@ async fn over_mcp_a_result_is_a_resource_that_is_linked_listed_and_read() {
     let served = fleet.host.serve().await;
     for client in [
         McpClient::modern(&served.url),
-        McpClient::legacy(&served.url).await,
+        McpClient::legacy(&served.url, "2025-11-25").await,
     ] {
         let is_modern = client.session.is_none();
         let rpc = async |method: &str, params: Value| client.ask(method, params).await;
@@ -819,6 +819,22 @@ async fn over_mcp_a_result_is_a_resource_that_is_linked_listed_and_read() {
                 .starts_with("after is not a cursor that this host made")
         );
         fleet.record(&kept);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_a_version_without_links_gets_facts_and_body_alone() {
+    let fleet = Fleet::start("", &streams("a", 40, 10)).await;
+    let served = fleet.host.serve().await;
+    for (version, blocks) in [("2025-03-26", 2), ("2025-06-18", 3)] {
+        let client = McpClient::legacy(&served.url, version).await;
+        let params = json!({"name": "fleet_show", "arguments": parse(ALL)});
+        let called = client.ask("tools/call", params).await;
+        assert_eq!(
+            called["result"]["content"].as_array().unwrap().len(),
+            blocks,
+            "{called}"
+        );
     }
 }
 

@@ -12,8 +12,8 @@ use crate::shape::{Reply, is_text};
 /// The key under which a result carries its whole receipt.
 const RECEIPT_KEY: &str = "dev.plimsoll/receipt";
 
-/// The tool result of a reply.
-pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
+/// The tool result of a reply. A client of before 2025-06-18 does not know links to resources, and gets none.
+pub(super) fn of_reply(reply: &Reply, knows_links: bool) -> CallToolResult {
     if reply.refusal().is_some() {
         let mut result = CallToolResult::error(vec![ContentBlock::text(reply.body())]);
         result.meta = Some(meta(reply));
@@ -24,11 +24,12 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
         content.push(ContentBlock::text(reply.body()));
     }
     content.extend(reply.attachments().iter().map(attachment));
-    content.extend(reply.complete().map(resources::link));
+    let complete = reply.complete().filter(|_| knows_links);
+    content.extend(complete.map(resources::link));
     let mut result = CallToolResult::success(content);
     match reply.structured() {
         Ok(structured) => result.structured_content = structured,
-        Err(refusal) => return of_reply(&Reply::refused(&refusal)),
+        Err(refusal) => return of_reply(&Reply::refused(&refusal), knows_links),
     }
     result.meta = Some(meta(reply));
     result

@@ -8,8 +8,8 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode,
     Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value};
@@ -39,6 +39,12 @@ pub(super) struct Server {
 /// How the host names itself.
 pub(super) fn server_info() -> Implementation {
     Implementation::new("plimsoll", env!("CARGO_PKG_VERSION"))
+}
+
+/// Whether a client's version of the protocol has links to resources among the content of a result.
+fn knows_links(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
 }
 
 /// What every result says of the server.
@@ -138,7 +144,7 @@ impl ServerHandler for Server {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(McpError::internal_error("the call was cancelled", None)),
-            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply).into()),
+            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply, knows_links(&context)).into()),
         }
     }
 

@@ -14,6 +14,13 @@ use crate::shape::{Call, Intake, Keep, NotKept, Reply, ResultId, shape, shape_ag
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
+/// How long an expired result stays where it is, in seconds: the clock of a bucket, which says when it was written, may be
+/// that much behind the host's, and nothing may go before its time.
+const SWEEP_SLACK: u64 = 300;
+
+/// How long an answer waits for its turn to be written. A client waits with it.
+const TURN_TIME: Duration = Duration::from_secs(5);
+
 /// Where an answer comes from.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
@@ -125,7 +132,8 @@ impl Results {
             return Ok(());
         }
         let spool = intake.take_spool().context("the rows are gone")?;
-        let _turn = self.uploads.acquire().await?;
+        let turn = tokio::time::timeout(TURN_TIME, self.uploads.acquire()).await;
+        let _turn = turn.context("too many results are being written")??;
         let bytes = self
             .store
             .put_spool(&name, head.at(created, expires), spool)
@@ -195,7 +203,7 @@ impl Results {
             };
             let bytes = sizes.entry(tenant).or_default();
             *bytes += object.bytes;
-            if expires <= began || *bytes > self.tenant_bytes {
+            if expires + SWEEP_SLACK <= began || *bytes > self.tenant_bytes {
                 *bytes -= object.bytes;
                 gone.push(object.name);
                 continue;

@@ -2,6 +2,7 @@
 //!
 //! Owns: the object store and the names in it. An object is there whole or not at all.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -47,6 +48,25 @@ pub enum Location {
         /// The region, where the environment does not say it.
         region: Option<String>,
     },
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => write!(f, "{}", folder.display()),
+            Self::S3 {
+                bucket,
+                prefix,
+                endpoint,
+                ..
+            } => {
+                write!(f, "s3://{bucket}/{prefix}")?;
+                endpoint
+                    .iter()
+                    .try_for_each(|endpoint| write!(f, " at {endpoint}"))
+            }
+        }
+    }
 }
 
 /// A folder or bucket. Cheap to clone.

@@ -4,8 +4,8 @@
 'use strict';
 
 (() => {
-  /** Height of a row, as in the style sheet: a cell and its line. */
-  const ROW = 35;
+  /** Height of a row, as in the style sheet. Fonts may make it higher: it is measured once there are rows. */
+  let ROW = 34;
   /** Rows beyond both edges of the view. */
   const SPARE = 12;
   /** Browsers lose pixels above some ten million; longer tables scroll by share. */
@@ -40,6 +40,8 @@
   let haystacks;
   let sorted = { column: -1, direction: 1 };
   let first = -1;
+  /** The widest that each column has been, so that columns do not jump while rows go by. */
+  const widths = new Map();
 
   const isNested = (cell) => cell !== null && (cell.startsWith('{') || cell.startsWith('['));
 
@@ -73,6 +75,7 @@
         button.addEventListener('click', () => sortBy(column.place));
         const cell = make('th', { scope: 'col', className: column.isNumber ? 'number' : '' }, button);
         cell.dataset.column = column.name;
+        if (widths.has(column.name)) cell.style.minWidth = `${widths.get(column.name)}px`;
         if (isSorted) cell.setAttribute('aria-sort', sorted.direction > 0 ? 'ascending' : 'descending');
         return cell;
       });
@@ -124,6 +127,24 @@
       [...body.querySelectorAll('button')].find((button) => button.textContent === focused)?.focus({ preventScroll: true });
     }
     table.setAttribute('aria-rowcount', String(shown.length + 1));
+    measure();
+  }
+
+  function measure() {
+    const height = body.querySelector('tr.row')?.getBoundingClientRect().height;
+    if (height && Math.abs(height - ROW) > 0.5) {
+      ROW = height;
+      draw(true);
+      return;
+    }
+    for (const cell of head.querySelectorAll('th[data-column]')) {
+      const width = Math.ceil(cell.getBoundingClientRect().width);
+      const name = cell.dataset.column;
+      if (width > (widths.get(name) ?? 0) && view.scrollWidth > view.clientWidth) {
+        widths.set(name, width);
+        cell.style.minWidth = `${width}px`;
+      }
+    }
   }
 
   function say() {
