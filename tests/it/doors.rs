@@ -125,6 +125,9 @@ fn check_prints_every_value_with_its_source() {
         line.split('#').nth(1).unwrap().trim().to_owned()
     };
     assert_eq!(source("limits", "fuel"), "default");
+    assert_eq!(source("results", "keep_seconds"), "default");
+    assert!(text.contains("location = ./.plimsoll/results"), "{text}");
+    assert!(text.contains("public_url = none"), "{text}");
     assert_eq!(source("plugins.fleet", "fuel"), "plimsoll.toml");
     assert_eq!(
         source("plugins.fleet.tools.fleet_show", "default_limit"),
@@ -249,6 +252,8 @@ fn stdio_serves_the_modern_and_the_handshake_era() {
         (3, &json!("resource_link"))
     );
     let facts = parse(content[0]["text"].as_str().unwrap());
+    // Nobody serves an address here.
+    assert_eq!(facts.get("link"), None);
     assert!(
         facts["notices"]
             .to_string()

@@ -823,6 +823,37 @@ async fn over_mcp_a_result_is_a_resource_that_is_linked_listed_and_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn links_begin_with_the_address_that_was_bound_or_with_the_one_that_is_public() {
+    let call = async |host: &HostProcess| {
+        let url = format!("{}/v1/tools/fleet_show", host.url);
+        let response = reqwest::Client::new().post(url).send().await.unwrap();
+        let link = response
+            .headers()
+            .get_all("link")
+            .iter()
+            .next_back()
+            .unwrap();
+        link.to_str().unwrap().to_owned()
+    };
+    let bound = HostProcess::start(&crate::support::fleet());
+    let link = call(&bound).await;
+    assert!(
+        link.starts_with(&format!("<{}/results/", bound.url)),
+        "{link}"
+    );
+    let config = format!(
+        "public_url = \"https://plimsoll.example.com/agents/\"\n{}",
+        crate::support::fleet()
+    );
+    let public = HostProcess::start(&config);
+    let link = call(&public).await;
+    assert!(
+        link.starts_with("<https://plimsoll.example.com/agents/results/"),
+        "{link}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_version_without_links_gets_facts_and_body_alone() {
     let fleet = Fleet::start("", &streams("a", 40, 10)).await;
     let served = fleet.host.serve().await;

@@ -284,12 +284,16 @@ impl Config {
             file.state.map(|state| folder.join(state)),
             &Setting::default(folder.join(DEFAULT_STATE)),
         );
-        let public_url = file.public_url.map(results::public_url).transpose()?;
+        let public_url = file
+            .public_url
+            .as_deref()
+            .map(results::public_url)
+            .transpose()?;
         Ok(Self {
             file: None,
             listen: Setting::or(listen, &Setting::default(default_listen)),
             public_url: Setting::or(public_url.map(Some), &Setting::default(None)),
-            results: ResultsConfig::resolve(file.results, folder, &state.value)?,
+            results: ResultsConfig::resolve(&file.results, folder, &state.value)?,
             state,
             plugins_folder,
             result_tokens: file

@@ -39,11 +39,11 @@ pub struct ResultsConfig {
 
 impl ResultsConfig {
     /// What `file` says, in a host whose state folder is `state` and whose config file is in `folder`.
-    pub(super) fn resolve(file: ResultsFile, folder: &Path, state: &Path) -> anyhow::Result<Self> {
+    pub(super) fn resolve(file: &ResultsFile, folder: &Path, state: &Path) -> anyhow::Result<Self> {
         let location = match &file.location {
             None => Setting::default(Location::Folder(state.join(DEFAULT_FOLDER))),
             Some(text) => Setting {
-                value: location(text, &file, folder)?,
+                value: location(text, file, folder)?,
                 source: Source::File,
             },
         };
@@ -115,13 +115,13 @@ fn location(text: &str, file: &ResultsFile, folder: &Path) -> anyhow::Result<Loc
 }
 
 /// Checks what links begin with.
-pub(super) fn public_url(text: String) -> anyhow::Result<String> {
+pub(super) fn public_url(text: &str) -> anyhow::Result<String> {
     let expected = || {
         format!(
             "`public_url` must be a URL without a query, such as `https://plimsoll.example.com`, found `{text}`"
         )
     };
-    let url = url::Url::parse(&text).with_context(expected)?;
+    let url = url::Url::parse(text).with_context(expected)?;
     ensure!(
         matches!(url.scheme(), "http" | "https")
             && url.query().is_none()

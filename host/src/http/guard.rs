@@ -174,6 +174,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_name_that_links_begin_with_is_served() {
+        let config = Config::parse(
+            "public_url = \"https://plimsoll.example.com/agents\"",
+            std::path::Path::new("/"),
+        );
+        let allowed = Allowed::of(&config.unwrap());
+        assert!(allowed.is_host("plimsoll.example.com"));
+        assert!(!allowed.is_host("example.com"));
+    }
+
+    #[test]
     fn hosts_are_compared_as_hosts_and_not_as_text() {
         let allowed = Allowed {
             hosts: vec!["api.example.com".into()],

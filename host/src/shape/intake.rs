@@ -6,11 +6,11 @@
 use std::ops::Range;
 
 use super::ask::Ask;
-use super::cursor::{Cursor, Place};
+use super::cursor::Cursor;
 use super::json;
-use super::keep::{Keep, KeptAnswer, KeptCounts, KeptKind, NotKept};
+use super::keep::{Keep, NotKept};
 use super::narrow::Narrow;
-use super::page::{Counts, Window};
+use super::page::Window;
 use super::policy::{Policy, Rows};
 use super::rows::{self, Found};
 use super::select::Unseen;
@@ -20,9 +20,6 @@ use crate::results::Spool;
 /// How many bytes one answer may hand over as a document, how many of its pushed rows may be kept, and how many its
 /// attachments may have: 64 MiB, half of a guest's default memory.
 pub const DEFAULT_INTAKE_BYTES: usize = 64 << 20;
-
-/// What facts may take beside rows, in bytes and so in tokens: a cursor, its call, notices and a link.
-const FACTS_BYTES: u64 = 2_000;
 
 /// What stands around an attachment in a reply.
 const ATTACHMENT_ENVELOPE_BYTES: usize = 64;
@@ -62,7 +59,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         Self {
             kind,
             bytes: Vec::new(),
@@ -115,13 +112,13 @@ pub struct Intake {
     max_bytes: usize,
     /// Rows that no reply can hold: each takes a byte at least.
     max_rows: usize,
-    has_begun: bool,
+    pub(super) has_begun: bool,
     /// Every matching row, on the page or not, for keeping.
-    spool: Option<Spool>,
+    pub(super) spool: Option<Spool>,
     /// Where each row of the page ends: in the spool, or in the kept result that it comes from.
-    ends: Vec<u64>,
+    pub(super) ends: Vec<u64>,
     /// Rows before the first one that came in.
-    first_row: u64,
+    pub(super) first_row: u64,
     /// As what the answer is kept, where it is.
     pub(crate) keep: Option<Keep>,
     /// Why it is not, where that is worth telling.
@@ -164,130 +161,6 @@ impl Intake {
         };
         intake.applied(policy.applies);
         intake
-    }
-
-    /// An intake for a page of a kept result, whose rows come through [`Intake::kept_row`].
-    pub fn of_kept(policy: &Policy, ask: &Ask, kept: &KeptAnswer, max_bytes: usize) -> Self {
-        let before = ask.cursor.as_ref().map_or(0, |cursor| cursor.before);
-        let limit = ask.page_rows(policy) as usize;
-        let mut intake = Self {
-            window: Window::of_kept(limit, before, kept.counts),
-            narrow: Narrow::default(),
-            unseen: Unseen::default(),
-            first_row: before,
-            has_begun: true,
-            keep: Some(kept.keep.clone()),
-            ..Self::new(policy, ask, max_bytes)
-        };
-        let envelope = kept.prefix.len() + kept.suffix.len();
-        intake.kept = Kept {
-            bytes: [kept.prefix.as_slice(), &kept.suffix].concat(),
-            prefix: 0..kept.prefix.len(),
-            suffix: kept.prefix.len()..envelope,
-            ..Kept::new(kept.kind.kind())
-        };
-        intake
-    }
-
-    /// Takes the next row of a kept result, which ends there. True while the page has room for another.
-    pub fn kept_row(&mut self, row: &[u8], end: u64) -> bool {
-        self.ends.push(end);
-        self.push(row);
-        self.invalid.is_none() && !self.kept.is_short && !self.window.has_page()
-    }
-
-    /// Collects every matching row in `spool` as well.
-    #[must_use]
-    pub fn spooling(mut self, spool: Option<Spool>) -> Self {
-        self.spool = spool;
-        self
-    }
-
-    /// The account of the complete result, if this is an answer of which rows may be left out and whose every matching row
-    /// was collected. `budget` is how many tokens a reply may have.
-    pub fn complete(&mut self, budget: Option<u64>) -> Option<(KeptKind, KeptCounts)> {
-        self.close();
-        let kind = KeptKind::of(self.kept.kind)?;
-        if self.invalid.is_some() || self.too_large.is_some() || !self.window.is_complete() {
-            return None;
-        }
-        let counts = self.window.finish(self.total, &self.narrow).ok()?;
-        if !counts.has_more && !self.may_exceed(budget) {
-            return None;
-        }
-        let spool = self.spool.as_ref()?;
-        self.not_kept = spool.gave_up();
-        if self.not_kept.is_some() || counts.matched != Some(spool.rows()) {
-            return None;
-        }
-        let Counts {
-            total,
-            hidden,
-            filtered,
-            ..
-        } = counts;
-        let counts = KeptCounts {
-            total,
-            matched: spool.rows(),
-            hidden,
-            filtered,
-        };
-        Some((kind, counts))
-    }
-
-    /// Whether the rows may be more tokens than the budget has. A token is a byte at least.
-    fn may_exceed(&self, budget: Option<u64>) -> bool {
-        budget.is_some_and(|budget| self.kept.bytes.len() as u64 + FACTS_BYTES > budget)
-    }
-
-    /// The document around the rows.
-    pub fn envelope(&self) -> (&[u8], &[u8]) {
-        let bytes = &self.kept.bytes;
-        match self.kept.kind {
-            Kind::Array => (
-                &bytes[self.kept.prefix.clone()],
-                &bytes[self.kept.suffix.clone()],
-            ),
-            _ => (b"", b""),
-        }
-    }
-
-    /// What was collected.
-    pub fn spool(&self) -> Option<&Spool> {
-        self.spool.as_ref()
-    }
-
-    /// The same, to be written where it is kept.
-    pub fn take_spool(&mut self) -> Option<Spool> {
-        self.spool.take()
-    }
-
-    /// Decides as what the answer is kept, or why it is not.
-    pub fn decide(&mut self, keep: Result<Keep, NotKept>) {
-        match keep {
-            Ok(keep) => (self.keep, self.not_kept) = (Some(keep), None),
-            Err(why) => (self.keep, self.not_kept) = (None, Some(why)),
-        }
-    }
-
-    /// Where the page behind the first `delivered` rows of this one begins.
-    pub(crate) fn place_behind(&self, delivered: usize) -> Option<Place> {
-        match &self.keep {
-            None => self.window.place_behind(delivered),
-            Some(keep) => {
-                let end = self.ends.get(delivered.checked_sub(1)?)?;
-                let start = if self.spool_ends() { keep.start } else { 0 };
-                Some(Place::Kept {
-                    id: keep.id,
-                    offset: start + end,
-                })
-            }
-        }
-    }
-
-    /// Whether `ends` counts from the first row, as a spool does, and not from the beginning of what is stored.
-    fn spool_ends(&self) -> bool {
-        !self.window.is_of_kept()
     }
 
     /// Passes a row through the window, and collects it where it matches. True where it belongs to the page.
@@ -507,7 +380,7 @@ impl Intake {
         Demand::More
     }
 
-    fn push(&mut self, row: &[u8]) {
+    pub(super) fn push(&mut self, row: &[u8]) {
         let index = self.first_row + self.rows_in;
         self.rows_in += 1;
         self.bytes_in += row.len() as u64;

@@ -4,10 +4,20 @@
 
 use std::fmt;
 
-use super::intake::Kind;
+use super::ask::Ask;
+use super::cursor::Place;
+use super::intake::{Intake, Kept, Kind};
+use super::narrow::Narrow;
+use super::page::{Counts, Window};
+use super::policy::Policy;
+use super::select::Unseen;
+use crate::results::Spool;
 
 /// The scheme and folder of resources that are kept results.
 const URI_PREFIX: &str = "plimsoll://results/";
+
+/// What facts may take beside rows, in bytes and so in tokens: a cursor, its call, notices and a link.
+const FACTS_BYTES: u64 = 2_000;
 
 /// Names a kept result: 128 bits that nobody guesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -222,6 +232,132 @@ impl Complete {
 /// What a complete result is, in words.
 pub fn describe(tool: &str, rows: u64) -> String {
     format!("All {rows} rows of this answer of {tool}. Reading it gets them page by page.")
+}
+
+/// An answer that may be kept, and a page of one that is.
+impl Intake {
+    /// An intake for a page of a kept result, whose rows come through [`Intake::kept_row`].
+    pub fn of_kept(policy: &Policy, ask: &Ask, kept: &KeptAnswer, max_bytes: usize) -> Self {
+        let before = ask.cursor.as_ref().map_or(0, |cursor| cursor.before);
+        let limit = ask.page_rows(policy) as usize;
+        let envelope = kept.prefix.len() + kept.suffix.len();
+        let mut intake = Self::new(policy, ask, max_bytes);
+        // The rows have been narrowed, and a field that no row has was refused, when they were kept.
+        intake.narrow = Narrow::default();
+        intake.unseen = Unseen::default();
+        intake.window = Window::of_kept(limit, before, kept.counts);
+        intake.first_row = before;
+        intake.has_begun = true;
+        intake.keep = Some(kept.keep.clone());
+        intake.kept = Kept {
+            bytes: [kept.prefix.as_slice(), &kept.suffix].concat(),
+            prefix: 0..kept.prefix.len(),
+            suffix: kept.prefix.len()..envelope,
+            ..Kept::new(kept.kind.kind())
+        };
+        intake
+    }
+
+    /// Takes the next row of a kept result, which ends there. True while the page has room for another.
+    pub fn kept_row(&mut self, row: &[u8], end: u64) -> bool {
+        self.ends.push(end);
+        self.push(row);
+        self.invalid.is_none() && !self.kept.is_short && !self.window.has_page()
+    }
+
+    /// Collects every matching row in `spool` as well.
+    #[must_use]
+    pub fn spooling(mut self, spool: Option<Spool>) -> Self {
+        self.spool = spool;
+        self
+    }
+
+    /// The account of the complete result, if this is an answer of which rows may be left out and whose every matching row
+    /// was collected. `budget` is how many tokens a reply may have.
+    pub fn complete(&mut self, budget: Option<u64>) -> Option<(KeptKind, KeptCounts)> {
+        self.close();
+        let kind = KeptKind::of(self.kept.kind)?;
+        if self.invalid.is_some() || self.too_large.is_some() || !self.window.is_complete() {
+            return None;
+        }
+        let counts = self.window.finish(self.total, &self.narrow).ok()?;
+        if !counts.has_more && !self.may_exceed(budget) {
+            return None;
+        }
+        let spool = self.spool.as_ref()?;
+        self.not_kept = spool.gave_up();
+        if self.not_kept.is_some() || counts.matched != Some(spool.rows()) {
+            return None;
+        }
+        let Counts {
+            total,
+            hidden,
+            filtered,
+            ..
+        } = counts;
+        let counts = KeptCounts {
+            total,
+            matched: spool.rows(),
+            hidden,
+            filtered,
+        };
+        Some((kind, counts))
+    }
+
+    /// Whether the rows may be more tokens than the budget has. A token is a byte at least.
+    fn may_exceed(&self, budget: Option<u64>) -> bool {
+        budget.is_some_and(|budget| self.kept.bytes.len() as u64 + FACTS_BYTES > budget)
+    }
+
+    /// The document around the rows.
+    pub fn envelope(&self) -> (&[u8], &[u8]) {
+        let bytes = &self.kept.bytes;
+        match self.kept.kind {
+            Kind::Array => (
+                &bytes[self.kept.prefix.clone()],
+                &bytes[self.kept.suffix.clone()],
+            ),
+            _ => (b"", b""),
+        }
+    }
+
+    /// What was collected.
+    pub fn spool(&self) -> Option<&Spool> {
+        self.spool.as_ref()
+    }
+
+    /// The same, to be written where it is kept.
+    pub fn take_spool(&mut self) -> Option<Spool> {
+        self.spool.take()
+    }
+
+    /// Decides as what the answer is kept, or why it is not.
+    pub fn decide(&mut self, keep: Result<Keep, NotKept>) {
+        match keep {
+            Ok(keep) => (self.keep, self.not_kept) = (Some(keep), None),
+            Err(why) => (self.keep, self.not_kept) = (None, Some(why)),
+        }
+    }
+
+    /// Where the page behind the first `delivered` rows of this one begins.
+    pub(crate) fn place_behind(&self, delivered: usize) -> Option<Place> {
+        match &self.keep {
+            None => self.window.place_behind(delivered),
+            Some(keep) => {
+                let end = self.ends.get(delivered.checked_sub(1)?)?;
+                let start = if self.spool_ends() { keep.start } else { 0 };
+                Some(Place::Kept {
+                    id: keep.id,
+                    offset: start + end,
+                })
+            }
+        }
+    }
+
+    /// Whether `ends` counts from the first row, as a spool does, and not from the beginning of what is stored.
+    fn spool_ends(&self) -> bool {
+        !self.window.is_of_kept()
+    }
 }
 
 #[cfg(test)]
