@@ -14,6 +14,7 @@ use crate::catalog::{Problem, Registry};
 use crate::config::{Config, TenantConfig};
 use crate::ledger::Ledger;
 use crate::queries::Queries;
+use crate::results::{Results, Store as Objects};
 use crate::sandbox::{Sandbox, SandboxOptions};
 use crate::shape::Signer;
 use crate::store::{Period, Store, now_ms};
@@ -22,9 +23,6 @@ use crate::tls;
 
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
-
-/// The folder of long queries in the state folder.
-const QUERIES_FOLDER: &str = "queries";
 
 /// How often what is too old is forgotten: rows are kept for days, so the hour does not matter.
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
@@ -58,9 +56,14 @@ impl App {
 
     async fn open_over(config: Config, store: Store, key: [u8; 32]) -> anyhow::Result<Self> {
         let registry = Mutex::new(Registry::new(sandbox(&config)?));
-        let folder = config.state.value.join(QUERIES_FOLDER);
-        let queries = Queries::open(folder.clone())
-            .with_context(|| format!("opening the folder `{}`", folder.display()))?;
+        let signer = Signer::new(key);
+        let objects = Objects::open(&config.results.location.value)
+            .context("opening the place of complete results")?;
+        let queries = Queries::new(objects.clone());
+        let results = Results::open(&config.results, &config.state.value, &signer, objects)?;
+        if let Some(url) = &config.public_url.value {
+            results.links().begin_with(url);
+        }
         let issuers = if config.auth.issuers.is_empty() {
             Issuers::default()
         } else {
@@ -77,8 +80,9 @@ impl App {
         let mut process = [0; 8];
         getrandom::fill(&mut process)?;
         let host = Arc::new(Host::new(
-            Signer::new(key),
+            signer,
             queries,
+            results,
             Arc::new(tenants),
             Ledger::open(store),
             format!("{:016x}", u64::from_le_bytes(process)),

@@ -14,9 +14,11 @@ use crate::contract::{BackendSelection, Condition, Stage};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::queries::Queries;
+use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage};
 use crate::shape::{
-    Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape, tokens,
+    Ask, Budget, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, ResultId, Signer,
+    ToolFacts, tokens,
 };
 use crate::store::{Entry, Spent, now_ms};
 use crate::telemetry;
@@ -62,6 +64,8 @@ pub struct Host {
     signer: Signer,
     /// Queries that do not fit into their cursors.
     queries: Queries,
+    /// Complete results of answers of which rows were left out.
+    results: Results,
     /// Who calls, with which budget and quota.
     tenants: Arc<Tenants>,
     /// Where calls are written down.
@@ -99,6 +103,7 @@ impl Host {
     pub fn new(
         signer: Signer,
         queries: Queries,
+        results: Results,
         tenants: Arc<Tenants>,
         ledger: Ledger,
         process: String,
@@ -110,6 +115,7 @@ impl Host {
             version,
             signer,
             queries,
+            results,
             tenants,
             ledger,
             metrics: Metrics::default(),
@@ -181,6 +187,11 @@ impl Host {
     /// The cap of what the host itself sends.
     pub fn cap_bytes(&self) -> u32 {
         self.cap_bytes
+    }
+
+    /// Complete results.
+    pub fn results(&self) -> &Results {
+        &self.results
     }
 
     /// The tool of that name, if the caller may see it.
@@ -260,29 +271,37 @@ impl Host {
         let id = account.entry.call.clone();
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
-        let (key, org) = self.tenants.budgets(caller);
-        let budget = BudgetSources {
-            input: ask.max_tokens(),
-            key: key.tokens,
-            org,
-            ..Default::default()
-        }
-        .resolve();
+        let call = Call {
+            policy: &tool.policy,
+            tool: &tool.facts,
+            ask: &ask,
+            signer: &self.signer,
+            budget: self.budget(caller, &ask),
+        };
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.plugin.limits().deadline;
         let tenant = self.tenants.tenant(caller);
-        let _permit_of_tenant = match &tenant {
+        let permit_of_tenant = match &tenant {
             Some(tenant) => Some(tenant.admit(deadline).await?),
             None => None,
         };
+        if ask.kept_place().is_some() {
+            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            let reply = self
+                .results
+                .page(&call, &caller.tenant, tool.intake_bytes)
+                .await?;
+            return Ok(self.remember_query(reply, &ask, tool, &id).await);
+        }
         let patience = deadline.saturating_sub(begun.elapsed());
-        let _permit = tool
+        let permit = tool
             .admission
             .admit(&format!("plugin {}", tool.plugin.name()), patience)
             .await?;
         account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
-        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes);
+        let spool = self.results.spool().filter(|_| !ask.is_continuation());
+        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
         let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
             tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
             account.usage = failed.usage;
@@ -290,23 +309,85 @@ impl Host {
         })?;
         account.usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        let reply = shape(
-            called.intake,
-            &Call {
+        // The plugin is done; what is left is the host's.
+        drop((permit, permit_of_tenant));
+        let origin = Origin {
+            tenant: &caller.tenant,
+            plugin: tool.plugin.name(),
+        };
+        let reply = self.results.shape(called.intake, &call, origin).await;
+        Ok(self.remember_query(reply, &ask, tool, &id).await)
+    }
+
+    fn budget(&self, caller: &Caller, ask: &Ask) -> Budget {
+        let (key, org) = self.tenants.budgets(caller);
+        BudgetSources {
+            input: ask.max_tokens(),
+            key: key.tokens,
+            org,
+            ..Default::default()
+        }
+        .resolve()
+    }
+
+    /// Reads a page of a kept result as a resource: facts and body as a call of its tool would have them, from its first
+    /// row or from where `after` says. None where the caller's tenant has no such result, or its tool is gone.
+    pub async fn read_result(
+        &self,
+        caller: &Caller,
+        id: ResultId,
+        after: Option<&str>,
+    ) -> Option<Reply> {
+        self.ready().await;
+        let _running = Running::begin(&self.running);
+        let stored = match self.results.find(&caller.tenant, id).await {
+            Ok(stored) => stored?,
+            Err(unavailable) => return Some(Reply::refused(&unavailable.refusal())),
+        };
+        let tool = self.tool(caller, &stored.description.tool)?;
+        let mut account = Account::open(self, caller, &tool);
+        let call = account.entry.call.clone();
+        let read = async {
+            let mut ask = tool.read(&self.signer, &caller.tenant, stored.description.arguments)?;
+            if let Some(after) = after {
+                ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
+            }
+            let ask = ask.reading(id, stored.start);
+            account.admitted = self
+                .tenants
+                .reserve(caller, &call, tool.plugin.limits().deadline)
+                .await?;
+            let facts = ToolFacts {
+                has_structured_copy: false,
+                ..tool.facts.clone()
+            };
+            let call = Call {
                 policy: &tool.policy,
-                tool: &tool.facts,
+                tool: &facts,
+                budget: self.budget(caller, &ask),
                 ask: &ask,
                 signer: &self.signer,
-                budget,
-            },
-        );
+            };
+            self.results
+                .page(&call, &caller.tenant, tool.intake_bytes)
+                .await
+        };
+        let reply = read
+            .await
+            .unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
+        account.close(&reply);
+        Some(reply)
+    }
+
+    /// Keeps the query of a reply's cursor, where the cursor is too short to carry it.
+    async fn remember_query(&self, reply: Reply, ask: &Ask, tool: &Tool, id: &str) -> Reply {
         if let Some(cursor) = reply.next_after()
             && !self.signer.carries_query(cursor)
             && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
         {
             tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
         }
-        Ok(reply)
+        reply
     }
 
     /// The arguments of a call with the query that its cursor continues, where the cursor is too short to carry it. What

@@ -16,6 +16,7 @@
 //! | [`tls`] | what speaks TLS | |
 //! | [`metrics`], [`telemetry`] | numbers for Prometheus; log lines and OTLP traces | |
 //! | [`queries`] | queries that are too long for their cursors | |
+//! | [`results`] | complete results: kept, read page by page, linked | MCP, HTTP |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -42,6 +43,7 @@ pub mod ledger;
 pub mod mcp;
 pub mod metrics;
 pub mod queries;
+pub mod results;
 pub mod sandbox;
 pub mod shape;
 pub mod store;

@@ -26,12 +26,13 @@ async function pageThrough() {
   const pages = [];
   for (let next = { horizon: "all" }; next !== undefined; ) {
     const result = await client.callTool({ name: "fleet_show", arguments: next });
-    const [facts, body] = result.content.map((block) => JSON.parse(block.text));
+    const [facts, body] = result.content.slice(0, 2).map((block) => JSON.parse(block.text));
     pages.push({
       ids: body.streams.map((stream) => stream.id),
       total_count: facts.total_count,
       is_error: result.isError ?? false,
       is_structured: result.structuredContent !== undefined,
+      links: result.content.slice(2).map((block) => [block.type, block.uri]),
     });
     next = facts.next;
   }
@@ -67,7 +68,7 @@ async function cancel() {
   const cancelled = performance.now();
   const after = await client.callTool({ name: "fine", arguments: {} });
   const waited_s = (performance.now() - cancelled) / 1000;
-  return { ended, beside: beside.content.at(-1).text, after: after.content.at(-1).text, waited_s };
+  return { ended, beside: beside.content[1].text, after: after.content[1].text, waited_s };
 }
 
 const refused = await client.callTool({ name: "fleet_show", arguments: { limit: 101 } });

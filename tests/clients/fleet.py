@@ -30,13 +30,14 @@ async def page_through(client):
     pages, arguments = [], {"horizon": "all"}
     while arguments is not None:
         result = await client.call_tool("fleet_show", arguments)
-        facts, body = (json.loads(block.text) for block in result.content)
+        facts, body = (json.loads(block.text) for block in result.content[:2])
         pages.append(
             {
                 "ids": [stream["id"] for stream in body["streams"]],
                 "total_count": facts["total_count"],
                 "is_error": result.is_error,
                 "is_structured": result.structured_content is not None,
+                "links": [[block.type, str(block.uri)] for block in result.content[2:]],
             }
         )
         arguments = facts.get("next")
@@ -78,7 +79,7 @@ async def cancel(client):
     cancelled = time.monotonic()
     after = await client.call_tool("fine", {})
     waited = time.monotonic() - cancelled
-    return found | {"beside": beside.content[-1].text, "after": after.content[-1].text, "waited_s": waited}
+    return found | {"beside": beside.content[1].text, "after": after.content[1].text, "waited_s": waited}
 
 
 async def main():

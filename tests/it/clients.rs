@@ -149,6 +149,12 @@ fn judge(found: &Value, version: &str) {
             (&json!(68), &json!(false), &json!(false))
         );
     }
+    // A page that leaves rows out points to the complete result, and the last one does not.
+    let link = pages[0]["links"][0].clone();
+    assert_eq!(link[0], "resource_link");
+    assert!(link[1].as_str().unwrap().starts_with("plimsoll://results/"));
+    let links: Vec<&Value> = pages.iter().map(|page| &page["links"]).collect();
+    assert_eq!(links, [&json!([link]), &json!([link]), &json!([])]);
 
     let texts = found["refused"]["texts"].as_array().unwrap();
     assert_eq!(

@@ -126,6 +126,9 @@ fn check_prints_every_value_with_its_source() {
         line.split('#').nth(1).unwrap().trim().to_owned()
     };
     assert_eq!(source("limits", "fuel"), "default");
+    assert_eq!(source("results", "keep_seconds"), "default");
+    assert!(text.contains("location = ./.plimsoll/results"), "{text}");
+    assert!(text.contains("public_url = none"), "{text}");
     assert_eq!(source("plugins.fleet", "fuel"), "plimsoll.toml");
     assert_eq!(
         source("plugins.fleet.tools.fleet_show", "default_limit"),
@@ -253,8 +256,13 @@ fn stdio_serves_the_modern_and_the_handshake_era() {
         json!({"name": "fleet_show", "arguments": {}, "_meta": modern()}),
     );
     let content = called["result"]["content"].as_array().unwrap();
-    assert_eq!(content.len(), 2);
+    assert_eq!(
+        (content.len(), &content[2]["type"]),
+        (3, &json!("resource_link"))
+    );
     let facts = parse(content[0]["text"].as_str().unwrap());
+    // Nobody serves an address here.
+    assert_eq!(facts.get("link"), None);
     assert!(
         facts["notices"]
             .to_string()
@@ -551,7 +559,7 @@ async fn a_continuation_of_a_long_query_needs_only_the_cursor() {
         (1, &json!("invalid_cursor"))
     );
     // Where the host has lost it, the caller is told to repeat the arguments.
-    std::fs::remove_dir_all(folder.path().join(".plimsoll/queries")).unwrap();
+    std::fs::remove_dir_all(folder.path().join(".plimsoll/results/queries")).unwrap();
     let (code, _, refusal) = run(&folder, &["call", "search_long", "--args", &alone]);
     assert_eq!(code, 1);
     assert!(

@@ -173,7 +173,7 @@ async fn l1_a_call_that_waits_for_another_has_no_more_time_for_it() {
 async fn l11_initialize_is_answered_before_any_plugin_is_compiled() {
     let folder = crate::doors::folder(&hostile(""));
     let config = Config::read(&folder.path().join("plimsoll.toml")).unwrap();
-    let app = App::open(config).unwrap();
+    let app = App::open(config).await.unwrap();
     let host = TestHost::of(app, folder);
     let served = host.serve().await;
     let client = reqwest::Client::new();

@@ -22,6 +22,7 @@ mod limits;
 mod postgres;
 mod readme;
 mod replicas;
+mod results;
 mod streams;
 mod support;
 mod tenants;

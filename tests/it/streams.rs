@@ -197,11 +197,12 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert!(
-        left.iter().all(|name| name == "code"
-            || name == "queries"
+        left.iter().all(|name| ["code", "results", "spool"].iter().any(|known| name == known)
             || name.to_string_lossy().starts_with("plimsoll.db")),
         "{left:?}"
     );
+    let spools = std::fs::read_dir(folder.path().join(".plimsoll/spool")).unwrap();
+    assert_eq!(spools.count(), 0);
 }
 
 /// Half of what a guest may have: the guest's own memory is part of what is measured.

@@ -44,7 +44,7 @@ pub(crate) fn plimsoll() -> std::process::Command {
 /// compiled code is shared between tests.
 pub(crate) struct TestHost {
     pub(crate) app: App,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl TestHost {
@@ -61,18 +61,17 @@ impl TestHost {
         let config = Config::read(&folder.path().join("plimsoll.toml"))?;
         let app = App::open_signing_with(config, [7; 32]).await?;
         app.load().await?;
-        Ok(Self {
-            app,
-            _folder: folder,
-        })
+        Ok(Self { app, folder })
+    }
+
+    /// The folder that it was started in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// A host that was made otherwise, and its folder.
     pub(crate) fn of(app: App, folder: TempDir) -> Self {
-        Self {
-            app,
-            _folder: folder,
-        }
+        Self { app, folder }
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {
@@ -89,6 +88,10 @@ impl TestHost {
     pub(crate) async fn serve(&self) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        self.host()
+            .results()
+            .links()
+            .begin_with(&format!("http://{address}"));
         let stop = CancellationToken::new();
         let router = http::router(
             self.host().clone(),
@@ -169,18 +172,23 @@ pub(crate) struct HostProcess {
 
 impl HostProcess {
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub(crate) fn start_with(config: &str, environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         write_state(&folder.path().join(".plimsoll"));
         std::fs::write(folder.path().join("plimsoll.toml"), config).unwrap();
-        Self::start_in(folder, &[])
+        Self::start_in(folder, environment)
     }
 
     /// The same over a folder that has a config file, with more environment variables.
-    pub(crate) fn start_in(folder: TempDir, environment: &[(&str, String)]) -> Self {
+    pub(crate) fn start_in(folder: TempDir, environment: &[(&str, &str)]) -> Self {
         let mut child = plimsoll()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .current_dir(folder.path())
-            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .envs(environment.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

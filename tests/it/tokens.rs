@@ -262,14 +262,11 @@ async fn a_call_continues_the_trace_of_its_caller() {
     );
     tokio::spawn(async move { axum::serve(listener, router).await });
 
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("plimsoll.toml"), crate::support::fleet()).unwrap();
-    crate::support::write_state(&folder.path().join(".plimsoll"));
     let environment = [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
-        ("OTEL_BSP_SCHEDULE_DELAY", "50".into()),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "50"),
     ];
-    let host = HostProcess::start_in(folder, &environment);
+    let host = HostProcess::start_with(&crate::support::fleet(), &environment);
     let traces = [
         "4bf92f3577b34da6a3ce929d0e0e4736",
         "0af7651916cd43dd8448eb211c80319c",

@@ -64,6 +64,10 @@ impl Call {
             )?;
         }
         out.flush()?;
+        // No server runs here that would do it now and then.
+        if let Err(error) = app.host.results().sweep().await {
+            tracing::warn!("expired results stay for now: {error:#}");
+        }
         Ok(Exit::Success)
     }
 }

@@ -53,6 +53,17 @@ fn effective(app: &App) -> String {
         config.allowed_origins.value.join(", "),
         config.allowed_origins.source,
     );
+    match &config.public_url.value {
+        Some(url) => out.line("public_url", url, config.public_url.source),
+        None => out.line("public_url", "none", config.public_url.source),
+    }
+    out.table("results");
+    let results = &config.results;
+    out.setting("enabled", &results.enabled);
+    out.setting("location", &results.location);
+    out.setting("keep_seconds", &results.keep_seconds);
+    out.setting("max_bytes", &results.max_bytes);
+    out.setting("tenant_bytes", &results.tenant_bytes);
     out.table("limits");
     out.limits(&config.limits);
     for tenant in &config.tenants {

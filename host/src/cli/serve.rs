@@ -60,6 +60,8 @@ impl Serve {
             None
         };
         tokio::spawn(stop_on_signal(stop.clone()));
+        let (host, ended) = (app.host.clone(), stop.clone());
+        tokio::spawn(async move { host.results().run(ended).await });
         // A client is answered while plugins compile; only what needs the tools waits for them.
         let load_and_watch = async {
             app.load().await?;
@@ -82,6 +84,13 @@ impl Serve {
                 tenants => format!("{tenants} tenants"),
             };
             tracing::info!("{who}: listening on http://{bound} (MCP at /mcp, API at /v1/tools)");
+            // Nobody can follow a link to an address that stands for all of them; `public_url` names one.
+            if !bound.ip().is_unspecified() {
+                app.host
+                    .results()
+                    .links()
+                    .begin_with(&format!("http://{bound}"));
+            }
             let router = http::router(app.host.clone(), Allowed::of(&app.config), stop.clone());
             http::run(listener, router, stop.clone()).await
         };

@@ -31,6 +31,12 @@ pub struct File {
     pub store: Option<StoreFile>,
     /// How many days a call stays in the ledger.
     pub ledger_days: Option<u32>,
+    /// What links to complete results begin with, such as `https://plimsoll.example.com`, where clients reach the host under
+    /// another address than `listen`. Absent: the address that was bound; none over standard input and output.
+    pub public_url: Option<String>,
+    /// Where complete results are kept, and how much.
+    #[serde(default)]
+    pub results: ResultsFile,
     /// Limits of every plugin that does not set its own.
     #[serde(default)]
     pub limits: LimitsFile,
@@ -138,6 +144,28 @@ pub struct LimitsFile {
     pub concurrent_calls: Option<u32>,
     /// Calls of one plugin that wait for one of those to end; further ones are refused as `busy`.
     pub queued_calls: Option<u32>,
+}
+
+/// Complete results: kept where rows of an answer are left out.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResultsFile {
+    /// Whether complete results are kept. Without, later pages come from the plugin, as its data is then.
+    pub enabled: Option<bool>,
+    /// Folder, or bucket such as `s3://bucket/prefix`, which several hosts with one signing key can share. Credentials of a
+    /// bucket come from the usual environment variables, such as `AWS_ACCESS_KEY_ID`. Absent: `results` in the state folder.
+    pub location: Option<String>,
+    /// URL of the bucket's server, where it is not Amazon's.
+    pub endpoint: Option<String>,
+    /// Region of the bucket, where the environment does not say it.
+    pub region: Option<String>,
+    /// How long a result is kept, in seconds. The same answer to the same call is kept once, so that one that is asked for
+    /// again has half of that time at least.
+    pub keep_seconds: Option<u64>,
+    /// Bytes of one result. A larger one is not kept.
+    pub max_bytes: Option<u64>,
+    /// Bytes of all results of one tenant. Over that the oldest go.
+    pub tenant_bytes: Option<u64>,
 }
 
 /// One plugin and what it is granted.

@@ -6,6 +6,7 @@
 mod file;
 mod grants;
 mod reference;
+mod results;
 mod tenants;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use anyhow::{Context, bail};
 pub use file::{File, ToolFile};
 use file::{HorizonFile, LimitsFile, PluginFile, Switch};
 pub use reference::reference;
+pub use results::{DEFAULT_KEEP_SECONDS, DEFAULT_TENANT_BYTES, ResultsConfig};
 pub use tenants::{AuthConfig, DEFAULT_SCOPE, TenantConfig, check_budget};
 
 use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
@@ -213,6 +215,10 @@ pub struct Config {
     pub allowed_hosts: Setting<Vec<String>>,
     /// Further origins of the MCP endpoint.
     pub allowed_origins: Setting<Vec<String>>,
+    /// What links to complete results begin with.
+    pub public_url: Setting<Option<String>>,
+    /// Where complete results are kept.
+    pub results: ResultsConfig,
     /// Limits of plugins that set none.
     pub limits: PluginLimits,
     /// The plugins, in the order of their names.
@@ -298,9 +304,16 @@ impl Config {
             file.state.map(|state| folder.join(state)),
             &Setting::default(folder.join(DEFAULT_STATE)),
         );
+        let public_url = file
+            .public_url
+            .as_deref()
+            .map(results::public_url)
+            .transpose()?;
         Ok(Self {
             file: None,
             listen: Setting::or(listen, &Setting::default(default_listen)),
+            public_url: Setting::or(public_url.map(Some), &Setting::default(None)),
+            results: ResultsConfig::resolve(&file.results, folder, &state.value)?,
             store: tenants::store(file.store, folder, &state.value)?,
             state,
             plugins_folder,
@@ -328,6 +341,8 @@ impl Config {
             .any(|listen| listen.source == Source::CommandLine);
         (is_overridden || self.listen == other.listen)
             && self.state == other.state
+            && self.public_url == other.public_url
+            && self.results == other.results
             && self.result_tokens == other.result_tokens
             && self.allowed_hosts == other.allowed_hosts
             && self.allowed_origins == other.allowed_origins

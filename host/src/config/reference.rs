@@ -4,9 +4,12 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::results::DEFAULT_FOLDER;
 use super::{
-    DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE, File, PluginLimits,
+    DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE,
+    DEFAULT_TENANT_BYTES, File, PluginLimits,
 };
+use crate::shape::DEFAULT_INTAKE_BYTES;
 use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE};
 
 /// The reference as Markdown tables, one a TOML table.
@@ -20,6 +23,7 @@ pub fn reference() -> String {
             "limits",
             "LimitsFile",
         ),
+        ("`[results]`", "", "ResultsFile"),
         ("`[plugins.NAME]`", "plugin", "PluginFile"),
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
@@ -103,6 +107,11 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("TenantFile", _, "concurrent_calls") => DEFAULT_TENANT_CALLS.to_string(),
         ("TenantFile", _, "queued_calls") => DEFAULT_TENANT_QUEUE.to_string(),
         ("IssuerFile", _, "scope") => format!("`{DEFAULT_SCOPE}`"),
+        ("ResultsFile", _, "enabled") => String::from("true"),
+        ("ResultsFile", _, "location") => format!("`{DEFAULT_FOLDER}`"),
+        ("ResultsFile", _, "keep_seconds") => DEFAULT_KEEP_SECONDS.to_string(),
+        ("ResultsFile", _, "max_bytes") => DEFAULT_INTAKE_BYTES.to_string(),
+        ("ResultsFile", _, "tenant_bytes") => DEFAULT_TENANT_BYTES.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
         ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
             String::from("false")

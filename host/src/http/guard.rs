@@ -37,6 +37,11 @@ impl Allowed {
                 address.to_string()
             });
         }
+        // Links begin with it, so that whoever follows one asks for this name.
+        let public = config.public_url.value.as_deref().map(url::Url::parse);
+        if let Some(Ok(url)) = public {
+            hosts.extend(url.host_str().map(str::to_owned));
+        }
         Self {
             hosts,
             origins: config.allowed_origins.value.clone(),
@@ -167,6 +172,17 @@ fn error(status: StatusCode, code: i32, message: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_that_links_begin_with_is_served() {
+        let config = Config::parse(
+            "public_url = \"https://plimsoll.example.com/agents\"",
+            std::path::Path::new("/"),
+        );
+        let allowed = Allowed::of(&config.unwrap());
+        assert!(allowed.is_host("plimsoll.example.com"));
+        assert!(!allowed.is_host("example.com"));
+    }
 
     #[test]
     fn hosts_are_compared_as_hosts_and_not_as_text() {

@@ -1,10 +1,11 @@
-//! The HTTP doors: the API for programs, `/mcp`, health and the OpenAPI document.
+//! The HTTP doors: the API for programs, `/mcp`, complete results for people, health and the OpenAPI document.
 //!
 //! Owns: routes, which hosts and origins may reach them, and how a [`Reply`](crate::shape::Reply) becomes a response.
 
 mod auth;
 mod guard;
 mod openapi;
+mod results;
 mod tools;
 
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Rou
             "/.well-known/oauth-protected-resource/{*path}",
             get(auth::metadata),
         )
+        .merge(results::routes())
         .fallback(tools::no_such_route)
         .method_not_allowed_fallback(tools::no_such_method)
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))

@@ -71,6 +71,8 @@ fn describe<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Value {
     paths.insert("/v1/tools".into(), list);
     let health = json!({"get": {"operationId": "health", "summary": "Says that the host serves.", "responses": {"200": {"description": "It does."}}}});
     paths.insert("/healthz".into(), health);
+    paths.insert("/results/{token}".into(), complete());
+    paths.insert("/results/{token}/download".into(), download());
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Plimsoll", "version": env!("CARGO_PKG_VERSION")},
@@ -109,13 +111,54 @@ fn operation(tool: &Tool) -> Value {
                 "description": "The body of the answer.",
                 "headers": {
                     "Plimsoll-Receipt": {"description": "The account of the answer, JSON.", "schema": {"type": "string"}},
-                    "Link": {"description": "The next page, rel=\"next\": the same POST with this target.", "schema": {"type": "string"}},
+                    "Link": {"description": "The next page, rel=\"next\": the same POST with this target. The complete result for people, rel=\"collection\", where it is kept: GET it without a key.", "schema": {"type": "string"}},
                 },
                 "content": content,
             },
             "default": {"$ref": "#/components/responses/Refusal"},
         },
     })
+}
+
+fn complete() -> Value {
+    json!({
+        "get": {
+            "operationId": "complete_result",
+            "summary": "Shows a complete result to people. The token, from \"link\" of an answer, is the key.",
+            "parameters": [token()],
+            "security": [],
+            "responses": {
+                "200": {"description": "A page with a table.", "content": {"text/html": {"schema": {"type": "string"}}}},
+                "404": {"description": "No host made this token."},
+                "410": {"description": "The result is no longer kept."},
+            },
+        },
+    })
+}
+
+fn download() -> Value {
+    let format = json!({"name": "format", "in": "query", "schema": {"type": "string", "enum": ["json", "csv", "tsv"], "default": "json"}, "description": "JSON is the document with all its rows, exact to the byte; CSV and TSV are tables."});
+    let columns = json!({"name": "columns", "in": "query", "schema": {"type": "string"}, "description": "Columns of a table, by their places: 0,2. Without: those that the tool declares, else all."});
+    json!({
+        "get": {
+            "operationId": "download_result",
+            "summary": "Downloads all rows of a complete result.",
+            "parameters": [token(), format, columns],
+            "security": [],
+            "responses": {
+                "200": {
+                    "description": "All rows.",
+                    "content": {"application/json": {"schema": {}}, "text/csv": {"schema": {"type": "string"}}, "text/tab-separated-values": {"schema": {"type": "string"}}},
+                },
+                "404": {"description": "No host made this token."},
+                "410": {"description": "The result is no longer kept."},
+            },
+        },
+    })
+}
+
+fn token() -> Value {
+    json!({"name": "token", "in": "path", "required": true, "description": "The last part of \"link\".", "schema": {"type": "string"}})
 }
 
 fn after(description: &str) -> Value {

@@ -82,6 +82,13 @@ pub(super) async fn call(
     if let Some(next) = reply.next_after() {
         link_next(response.headers_mut(), &format!("/v1/tools/{name}"), next);
     }
+    if let Some(link) = reply
+        .complete()
+        .and_then(|complete| complete.link.as_deref())
+        && let Ok(link) = HeaderValue::from_str(&format!("<{link}>; rel=\"collection\""))
+    {
+        response.headers_mut().append(header::LINK, link);
+    }
     response
 }
 
@@ -136,7 +143,7 @@ fn arguments(
 
 /// A route that does not exist.
 pub(super) async fn no_such_route() -> Response {
-    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /mcp, GET /openapi.json, GET /metrics, GET /healthz";
+    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /mcp, GET /results/{token}, GET /openapi.json, GET /metrics, GET /healthz";
     problem(&Reply::refused(&Refusal::new(Code::NotFound, message)))
 }
 

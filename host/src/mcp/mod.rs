@@ -4,6 +4,7 @@
 //! progress and cancellation. Everything that is sent was sealed by [`crate::shape`].
 
 mod progress;
+mod resources;
 mod result;
 mod server;
 mod stdio;

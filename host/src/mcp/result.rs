@@ -3,17 +3,17 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents};
-use serde_json::json;
 
-use super::server::server_info;
+use super::resources;
+use super::server::server_meta;
 use crate::contract::Attachment;
 use crate::shape::{Reply, is_text};
 
 /// The key under which a result carries its whole receipt.
 const RECEIPT_KEY: &str = "dev.plimsoll/receipt";
 
-/// The tool result of a reply.
-pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
+/// The tool result of a reply. A client of before 2025-06-18 does not know links to resources, and gets none.
+pub(super) fn of_reply(reply: &Reply, knows_links: bool) -> CallToolResult {
     if reply.refusal().is_some() {
         let mut result = CallToolResult::error(vec![ContentBlock::text(reply.body())]);
         result.meta = Some(meta(reply));
@@ -24,21 +24,19 @@ pub(super) fn of_reply(reply: &Reply) -> CallToolResult {
         content.push(ContentBlock::text(reply.body()));
     }
     content.extend(reply.attachments().iter().map(attachment));
+    let complete = reply.complete().filter(|_| knows_links);
+    content.extend(complete.map(resources::link));
     let mut result = CallToolResult::success(content);
     match reply.structured() {
         Ok(structured) => result.structured_content = structured,
-        Err(refusal) => return of_reply(&Reply::refused(&refusal)),
+        Err(refusal) => return of_reply(&Reply::refused(&refusal), knows_links),
     }
     result.meta = Some(meta(reply));
     result
 }
 
-fn meta(reply: &Reply) -> MetaObject {
-    let mut meta = MetaObject::new();
-    meta.insert(
-        "io.modelcontextprotocol/serverInfo".into(),
-        json!(server_info()),
-    );
+pub(super) fn meta(reply: &Reply) -> MetaObject {
+    let mut meta = server_meta();
     let receipt = reply.receipt_json();
     if !receipt.is_null() {
         meta.insert(RECEIPT_KEY.into(), receipt);

@@ -7,14 +7,15 @@ use rmcp::ErrorData as McpError;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::{progress, result};
+use super::{progress, resources, result};
 use crate::call::{Caller, Host};
 use crate::shape::excerpt;
 
@@ -26,7 +27,8 @@ const SESSION_CHECK: Duration = Duration::from_secs(30);
 
 const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
 returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
-follows. An answer that does not fit is refused whole, with a smaller call in \"next\".";
+follows. An answer that does not fit is refused whole, with a smaller call in \"next\". A resource link behind the body is the \
+complete result; reading it gets its rows page by page, and \"link\" in the facts is the same for people.";
 
 /// Serves one connection; cheap to clone, since HTTP makes one for each request.
 #[derive(Debug, Clone)]
@@ -39,6 +41,22 @@ pub(super) struct Server {
 /// How the host names itself.
 pub(super) fn server_info() -> Implementation {
     Implementation::new("plimsoll", env!("CARGO_PKG_VERSION"))
+}
+
+/// Whether a client's version of the protocol has links to resources among the content of a result.
+fn knows_links(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
+}
+
+/// What every result says of the server.
+pub(super) fn server_meta() -> MetaObject {
+    let mut meta = MetaObject::new();
+    meta.insert(
+        "io.modelcontextprotocol/serverInfo".into(),
+        serde_json::json!(server_info()),
+    );
+    meta
 }
 
 impl Server {
@@ -78,6 +96,7 @@ impl ServerHandler for Server {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
+            .enable_resources()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(server_info())
@@ -114,13 +133,8 @@ impl ServerHandler for Server {
             .collect();
         let tools = tools
             .map_err(|error| McpError::internal_error(format!("listing tools: {error}"), None))?;
-        let mut meta = MetaObject::new();
-        meta.insert(
-            "io.modelcontextprotocol/serverInfo".into(),
-            serde_json::json!(server_info()),
-        );
         let mut result = ListToolsResult::with_all_items(tools);
-        result.meta = Some(meta);
+        result.meta = Some(server_meta());
         result.next_cursor = page.next;
         result.ttl_ms = Some(LISTING_TTL.as_millis() as u64);
         // What one tenant sees is not for the next one behind the same cache.
@@ -151,8 +165,35 @@ impl ServerHandler for Server {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(McpError::internal_error("the call was cancelled", None)),
-            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply).into()),
+            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply, knows_links(&context)).into()),
         }
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, McpError> {
+        let cursor = request.and_then(|request| request.cursor);
+        resources::list(&self.host, &self.caller(&context)?, cursor.as_deref()).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, McpError> {
+        resources::templates(request.and_then(|request| request.cursor).as_deref())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, McpError> {
+        let caller = self.caller(&context)?;
+        let read = resources::read(&self.host, &caller, &request.uri).await?;
+        Ok(read.into())
     }
 
     async fn on_custom_request(
@@ -164,6 +205,7 @@ impl ServerHandler for Server {
         let is_modern = context.meta.protocol_version().is_some();
         let is_known = match request.method.as_str() {
             "tools/call" | "tools/list" | "server/discover" | "subscriptions/listen" => true,
+            "resources/list" | "resources/read" | "resources/templates/list" => true,
             // The modern era has no handshake.
             "initialize" => !is_modern,
             _ => false,
@@ -171,6 +213,7 @@ impl ServerHandler for Server {
         if is_known {
             let expected = match request.method.as_str() {
                 "tools/call" => ": expected \"name\" (a string) and \"arguments\" (an object)",
+                "resources/read" => ": expected \"uri\" (a string)",
                 _ => "",
             };
             return Err(McpError::invalid_params(

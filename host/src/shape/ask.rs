@@ -6,12 +6,16 @@
 use serde_json::{Map, Value};
 
 use super::cursor::{Binding, Cursor, KeyMark, Place, Refused, Signer};
+use super::keep::ResultId;
 use super::policy::{FULL, HostArgument, Policy};
 use super::refusal::{Code, Field, Refusal};
 use super::select::Path;
 
 /// How many fields a call may pick. Each is looked for in every row until it is found.
 const MAX_FIELDS: usize = 100;
+
+/// What the facts of a page of a resource may take: at most as much as is refused at the smallest cap.
+const RESOURCE_FACTS_BYTES: usize = 4_000;
 
 /// The form of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +70,8 @@ pub struct Ask {
     pub(crate) is_live_only: Option<bool>,
     pub(crate) format: Format,
     pub(crate) max_tokens: Option<u64>,
+    /// The kept result that is read as a resource, where the caller does that and does not call a tool.
+    pub(crate) resource: Option<ResultId>,
 }
 
 impl Ask {
@@ -230,7 +236,74 @@ impl Ask {
             is_live_only,
             format,
             max_tokens,
+            resource: None,
         })
+    }
+
+    /// Whether this is a call for a further page.
+    pub fn is_continuation(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    /// The kept result that the cursor leads into, the offset there, and the rows before it.
+    pub fn kept_place(&self) -> Option<(ResultId, u64, u64)> {
+        let cursor = self.cursor.as_ref()?;
+        match cursor.place {
+            Place::Kept { id, offset } => Some((id, offset, cursor.before)),
+            _ => None,
+        }
+    }
+
+    /// The same query, read as a resource: from the row that begins at `start`, unless its cursor says otherwise.
+    #[must_use]
+    pub fn reading(mut self, id: ResultId, start: u64) -> Self {
+        self.resource = Some(id);
+        if self.cursor.is_none() {
+            self.cursor = Some(Cursor {
+                place: Place::Kept { id, offset: start },
+                before: 0,
+                carried: None,
+            });
+        }
+        self
+    }
+
+    /// Bytes of rows that a page of a resource may have, beside an envelope of so many; none for a call of a tool, which
+    /// has arguments that make it smaller.
+    pub fn resource_room(&self, policy: &Policy, envelope: usize) -> Option<usize> {
+        let room = || (policy.cap_bytes as usize).saturating_sub(envelope + RESOURCE_FACTS_BYTES);
+        self.resource.map(|_| room())
+    }
+
+    /// Reads a cursor for this query, into the result that is read.
+    pub fn continued(
+        mut self,
+        signer: &Signer,
+        policy: &Policy,
+        tool: &str,
+        after: &str,
+        id: ResultId,
+    ) -> Result<Self, Refusal> {
+        let opened = signer
+            .open(after, &self.binding)
+            .map_err(|refused| bad_cursor(refused, policy, tool))?;
+        let is_of_result = matches!(opened.cursor.place, Place::Kept { id: of, .. } if of == id);
+        if !opened.is_for(&self.binding) || !is_of_result {
+            let why = "pass next_after of a page of this very result, or";
+            return Err(other_query(policy, why));
+        }
+        self.cursor = Some(opened.cursor);
+        self.after = Some(after.to_owned());
+        Ok(self)
+    }
+
+    /// What is said where the result behind a cursor is kept no longer.
+    pub fn no_longer_kept(&self, policy: &Policy) -> Refusal {
+        let after = after_name(policy);
+        let message = format!(
+            "{after} is stale: the result that it continues is no longer kept. Start over with next, without {after}."
+        );
+        Refusal::new(Code::StaleCursor, message).with_next(Some(self.arguments.clone()))
     }
 
     /// The arguments that the handler sees: all but those of the host, except where the handler applies one itself. Such

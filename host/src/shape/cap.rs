@@ -18,8 +18,8 @@ const HEAVIEST_FIELDS: usize = 3;
 const MAX_NAME_BYTES: usize = 60;
 
 /// How many bytes the facts of a smaller page may have more than those of the page that was refused: a cursor (200), its
-/// call with the cursor again, and the sentences on paging and budget.
-const MORE_FACTS_BYTES: usize = 1_500;
+/// call with the cursor again, the sentences on paging and budget, and what points to the complete result (700).
+const MORE_FACTS_BYTES: usize = 2_200;
 
 /// What the cap stage looks at.
 pub(super) struct Refused<'a> {

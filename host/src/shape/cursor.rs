@@ -8,6 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::keep::ResultId;
+
 /// The longest cursor, in characters: some client programs lose longer arguments.
 pub const MAX_CURSOR_CHARS: usize = 200;
 
@@ -169,6 +171,8 @@ pub(crate) enum Place {
         keys: u8,
         sequence: u64,
     },
+    /// In a result that is kept, so many bytes behind its beginning.
+    Kept { id: ResultId, offset: u64 },
 }
 
 /// What a cursor says.
@@ -208,6 +212,11 @@ impl Signer {
     /// A signer with the key of this installation.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key }
+    }
+
+    /// A key for another purpose, which `context` names.
+    pub fn derive(&self, context: &'static str) -> [u8; 32] {
+        blake3::derive_key(context, &self.key)
     }
 
     /// The text of a cursor, 200 characters at most, and whether it carries the arguments: those that do not fit are
@@ -342,15 +351,25 @@ fn encode(binding: &Binding, place: &Place, before: u64, carried: Option<&[u8]>)
             out.extend_from_slice(&sequence.to_le_bytes());
             out.extend_from_slice(&key.hash().to_le_bytes());
         }
+        Place::Kept { id, offset } => {
+            out.push(3);
+            out.extend_from_slice(id.bytes());
+            push_number(*offset, &mut out);
+        }
     }
-    let mut rest = before;
+    push_number(before, &mut out);
+    out.extend_from_slice(carried.unwrap_or_default());
+    out
+}
+
+/// Seven bits a byte, the lowest first; the eighth says that there is more.
+fn push_number(number: u64, out: &mut Vec<u8>) {
+    let mut rest = number;
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
     }
     out.push(rest as u8);
-    out.extend_from_slice(carried.unwrap_or_default());
-    out
 }
 
 fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
@@ -381,16 +400,13 @@ fn decode(bytes: &[u8]) -> Option<([u8; DIGEST_BYTES], Opened)> {
                 sequence,
             }
         }
+        3 => Place::Kept {
+            id: ResultId::new(reader.take()?),
+            offset: reader.number()?,
+        },
         _ => return None,
     };
-    let mut before = 0u64;
-    for shift in (0..64).step_by(7) {
-        let [byte] = reader.take()?;
-        before |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            break;
-        }
-    }
+    let before = reader.number()?;
     let carried = match (is_carried, reader.0) {
         (0, []) => None,
         (1, []) => Some(Map::new()),
@@ -421,6 +437,18 @@ impl<'a> Reader<'a> {
 
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.slice(N)?.try_into().ok()
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.take()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        Some(number)
     }
 }
 
@@ -533,6 +561,25 @@ mod tests {
             signer().open(&text, &binding).unwrap().cursor.carried,
             Some(arguments)
         );
+    }
+
+    #[test]
+    fn a_place_in_a_kept_result_is_carried_with_a_query() {
+        let arguments = object(json!({
+            "status": ["open", "packed"], "customer": "C-0042", "limit": 100, "detail": "full", "max_tokens": 12_000,
+        }));
+        let binding = Binding::new("acme", "list_orders", &arguments);
+        let made = Cursor {
+            place: Place::Kept {
+                id: ResultId::new([0xab; 16]),
+                offset: 1 << 36,
+            },
+            before: 1 << 30,
+            carried: Some(arguments),
+        };
+        let (text, is_carried) = signer().seal(&binding, &made);
+        assert!(is_carried && text.len() <= MAX_CURSOR_CHARS);
+        assert_eq!(signer().open(&text, &binding).unwrap().cursor, made);
     }
 
     proptest! {

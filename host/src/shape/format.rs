@@ -119,7 +119,7 @@ fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) ->
 }
 
 /// Writes a cell as RFC 4180 wants it. Empty text is quoted, so that it differs from a missing value.
-fn write_cell(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+pub(crate) fn write_cell(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     let is_plain = !text.is_empty()
         && !text
             .iter()

@@ -8,12 +8,14 @@ use std::ops::Range;
 use super::ask::Ask;
 use super::cursor::Cursor;
 use super::json;
+use super::keep::{Keep, NotKept};
 use super::narrow::Narrow;
 use super::page::Window;
 use super::policy::{Policy, Rows};
 use super::rows::{self, Found};
 use super::select::Unseen;
 use crate::contract::{Attachment, Demand, PushDown};
+use crate::results::Spool;
 
 /// How many bytes one answer may hand over as a document, how many of its pushed rows may be kept, and how many its
 /// attachments may have: 64 MiB, half of a guest's default memory.
@@ -60,7 +62,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         Self {
             kind,
             bytes: Vec::new(),
@@ -115,7 +117,17 @@ pub struct Intake {
     max_bytes: usize,
     /// Rows that no reply can hold: each takes a byte at least.
     max_rows: usize,
-    has_begun: bool,
+    pub(super) has_begun: bool,
+    /// Every matching row, on the page or not, for keeping.
+    pub(super) spool: Option<Spool>,
+    /// Where each row of the page ends: in the spool, or in the kept result that it comes from.
+    pub(super) ends: Vec<u64>,
+    /// Rows before the first one that came in.
+    pub(super) first_row: u64,
+    /// As what the answer is kept, where it is.
+    pub(crate) keep: Option<Keep>,
+    /// Why it is not, where that is worth telling.
+    pub(crate) not_kept: Option<NotKept>,
 }
 
 impl Intake {
@@ -147,9 +159,29 @@ impl Intake {
             max_bytes,
             max_rows: policy.cap_bytes as usize + 1,
             has_begun: false,
+            spool: None,
+            ends: Vec::new(),
+            first_row: 0,
+            keep: None,
+            not_kept: None,
         };
         intake.applied(policy.applies);
         intake
+    }
+
+    /// Passes a row through the window, and collects it where it matches. True where it belongs to the page.
+    fn pass(&mut self, row: &[u8]) -> bool {
+        let matched = self.window.matched();
+        let is_on_page = self.window.admit(row, &self.narrow);
+        if let Some(spool) = &mut self.spool
+            && self.window.matched() > matched
+        {
+            spool.push(row);
+            if is_on_page {
+                self.ends.push(spool.bytes());
+            }
+        }
+        is_on_page
     }
 
     /// Takes a whole document. The first one counts; a second one, or one beside pushed rows, makes the answer invalid.
@@ -226,7 +258,7 @@ impl Intake {
         for row in rows {
             self.rows_in += 1;
             self.unseen.look(&document[row.clone()]);
-            if !self.window.admit(&document[row.clone()], &self.narrow) {
+            if !self.pass(&document[row.clone()]) {
                 is_all = false;
             } else if kept.len() < self.max_rows {
                 kept.push(row);
@@ -354,12 +386,12 @@ impl Intake {
         Demand::More
     }
 
-    fn push(&mut self, row: &[u8]) {
-        let index = self.rows_in;
+    pub(super) fn push(&mut self, row: &[u8]) {
+        let index = self.first_row + self.rows_in;
         self.rows_in += 1;
         self.bytes_in += row.len() as u64;
         self.unseen.look(row);
-        if !self.window.admit(row, &self.narrow) {
+        if !self.pass(row) {
             return;
         }
         let start = self.kept.bytes.len();
@@ -377,7 +409,9 @@ impl Intake {
                 row[error.valid_up_to()]
             ));
         }
-        if let Err(json::Invalid { at, what }) = json::validate(row) {
+        if self.kept.kind != Kind::Lines
+            && let Err(json::Invalid { at, what }) = json::validate(row)
+        {
             let path = json::path_at(row, at);
             return self.fail(format!(
                 "the answer is not valid JSON: {what} at $[{index}]{} (byte {at} of the row)",

@@ -12,7 +12,8 @@ mod cursor;
 mod fit;
 mod format;
 mod intake;
-mod json;
+pub(crate) mod json;
+mod keep;
 mod listing;
 mod narrow;
 mod page;
@@ -30,9 +31,14 @@ pub mod tokens;
 pub use ask::{Ask, Format, PushedDown};
 pub use cursor::{MAX_CURSOR_CHARS, Signer};
 pub use fit::{Budget, BudgetSources, KeyBudget, KeyMode, MIN_BUDGET_TOKENS};
+pub(crate) use format::write_cell;
 pub use intake::{DEFAULT_INTAKE_BYTES, Intake, MAX_ATTACHMENTS, is_text};
+pub use keep::{
+    Complete, Keep, KeptAnswer, KeptCounts, KeptKind, NotKept, ResultId,
+    describe as describe_complete,
+};
 pub use listing::{Listing, ListingPage};
-pub use pipeline::{Call, OwnLimit, ToolFacts, shape};
+pub use pipeline::{Call, OwnLimit, ToolFacts, shape, shape_again};
 pub use policy::{
     DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy,
     undeclared,
@@ -40,3 +46,4 @@ pub use policy::{
 pub use receipt::{Facts, source_name};
 pub use refusal::{Code, Field, MAX_REFUSAL_BYTES, Refusal, excerpt};
 pub use reply::Reply;
+pub(crate) use select::Path;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::cursor::{Cursor, KeyMark, MAX_INLINE_KEY, Place};
+use super::keep::KeptCounts;
 use super::narrow::{Narrow, Verdict};
 use super::select::Path;
 
@@ -85,6 +86,8 @@ pub(crate) struct Window {
     is_stopped: bool,
     is_continuation: bool,
     fingerprint: Option<Box<Xxh3>>,
+    /// The account of the whole, where the rows are those of a kept result.
+    of_kept: Option<KeptCounts>,
 }
 
 /// Where the page begins, until it has been found.
@@ -110,6 +113,11 @@ impl Window {
                 keys: *keys,
                 sequence: *sequence,
             },
+            // A place in a kept result leads nowhere in what a plugin hands over: no answer has this fingerprint.
+            Place::Kept { .. } => Resume::Position {
+                before: cursor.before,
+                fingerprint: 0,
+            },
         });
         Self {
             limit,
@@ -133,7 +141,35 @@ impl Window {
             is_stopped: false,
             is_continuation: after.is_some(),
             fingerprint: limit.map(|_| Box::new(Xxh3::new())),
+            of_kept: None,
         }
+    }
+
+    /// A window over the rows of a kept result behind the first `before` of them.
+    pub(crate) fn of_kept(limit: usize, before: u64, counts: KeptCounts) -> Self {
+        Self {
+            skipped: before,
+            fingerprint: None,
+            of_kept: Some(counts),
+            ..Self::new(Some(limit), None, None)
+        }
+    }
+
+    /// Whether the rows are those of a kept result.
+    pub(crate) fn is_of_kept(&self) -> bool {
+        self.of_kept.is_some()
+    }
+
+    /// Whether the page has all its rows.
+    pub(crate) fn has_page(&self) -> bool {
+        self.limit.is_some_and(|limit| self.kept >= limit as u64)
+    }
+
+    /// Whether every row of the answer came in, from its first to its last, so that those that matched are the complete
+    /// result.
+    pub(crate) fn is_complete(&self) -> bool {
+        let is_cut = self.handler_limit == Some(self.raw);
+        !self.is_continuation && !self.is_stopped && !is_cut
     }
 
     /// The handler begins behind the cursor itself: the next row is the first of the page.
@@ -142,7 +178,7 @@ impl Window {
         self.skipped = cursor.before;
         self.skipped_key = match &cursor.place {
             Place::Key { key, .. } => Some(key.hash()),
-            Place::Position { .. } => None,
+            Place::Position { .. } | Place::Kept { .. } => None,
         };
     }
 
@@ -276,6 +312,21 @@ impl Window {
 
     /// The account. `total` is what the handler says where it did not hand over every row.
     pub(crate) fn finish(&self, total: Option<u64>, narrow: &Narrow) -> Result<Counts, NoPage> {
+        if let Some(whole) = self.of_kept {
+            let after = whole.matched.saturating_sub(self.skipped + self.kept);
+            return Ok(Counts {
+                total: whole.total,
+                matched: Some(whole.matched),
+                hidden: whole.hidden,
+                filtered: whole.filtered,
+                before: self.skipped,
+                kept: self.kept,
+                after: Some(after),
+                has_more: after > 0,
+                // What is kept was handed over.
+                out_of_reach: 0,
+            });
+        }
         match self.resume {
             Some(Resume::Key { .. }) => return Err(NoPage::KeyGone),
             Some(Resume::Position { fingerprint, .. }) if self.fingerprint() != fingerprint => {

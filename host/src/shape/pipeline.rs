@@ -8,6 +8,7 @@ use super::cursor::Signer;
 use super::fit::{self, Budget};
 use super::format::{self, Page, Shaped};
 use super::intake::{Intake, Kept, Kind};
+use super::keep::Complete;
 use super::page::{Counts, NoPage};
 use super::policy::{Column, HostArgument, Policy};
 use super::receipt::{Account, Notices};
@@ -60,20 +61,26 @@ pub struct Call<'a> {
 }
 
 /// Shapes one answer.
-pub fn shape(intake: Intake, call: &Call<'_>) -> Reply {
+pub fn shape(mut intake: Intake, call: &Call<'_>) -> Reply {
+    shape_again(&mut intake, call)
+}
+
+/// The same with an answer that is shaped again where it could not be kept as the first reply says. Its attachments are
+/// in that reply.
+pub fn shape_again(intake: &mut Intake, call: &Call<'_>) -> Reply {
     match answer(intake, call) {
         Ok(reply) => reply,
         Err(refusal) => Reply::refused(&refusal),
     }
 }
 
-fn answer(mut intake: Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
+fn answer(intake: &mut Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
     intake.close();
     if let Some(invalid) = &intake.invalid {
         return Err(Refusal::new(Code::InvalidAnswer, excerpt(invalid)));
     }
     if let Some(bytes) = intake.too_large {
-        return Err(cap::not_taken_in(bytes, &intake, call));
+        return Err(cap::not_taken_in(bytes, intake, call));
     }
     let counts = intake
         .window
@@ -81,21 +88,22 @@ fn answer(mut intake: Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
         .map_err(|no_page| refuse_page(no_page, call))?;
     let attachments = std::mem::take(&mut intake.attachments);
     let mut notices = Notices::default();
-    let shaped = narrow_fields(&intake, call, &mut notices)?;
+    let intake = &*intake;
+    let shaped = narrow_fields(intake, call, &mut notices)?;
     let page = match &shaped {
         Some(shaped) => Page::of_shaped(&intake.kept, shaped),
         None => Page::of_kept(&intake.kept),
     };
     let fitted = Fitted::new(
         &Account {
-            intake: &intake,
+            intake,
             call,
             counts: &counts,
             notices,
         },
         &page,
     );
-    seal(&intake, call, &counts, &page, fitted, attachments)
+    seal(intake, call, &counts, &page, fitted, attachments)
 }
 
 /// The view, `fields` or table of this call, applied to the page; none where rows go out as they came in.
@@ -298,6 +306,8 @@ struct Fitted {
     facts: String,
     body_tokens: u64,
     receipt: Receipt,
+    /// The complete result, where the reply points to it.
+    complete: Option<Complete>,
 }
 
 impl Fitted {
@@ -309,6 +319,8 @@ impl Fitted {
         let mut rows = counts.as_ref().map_or(page.len(), Vec::len);
         loop {
             let (mut facts, receipt) = account.of(rows);
+            let complete = account.complete(rows);
+            let block = complete.as_ref().map(Complete::block);
             // Nothing makes this page smaller any more: its tokens need no count.
             let is_last = counts.is_none() || rows <= 1;
             if is_last && page.bytes_with(rows) * copies as usize >= call.policy.cap_bytes as usize
@@ -319,13 +331,15 @@ impl Fitted {
                     facts: facts.text(),
                     body_tokens: 0,
                     receipt,
+                    complete,
                 };
             }
             let body = page.body(rows);
             let body_tokens = tokens::count(&body);
             // The facts name the tokens of the whole reply, their own among them: the number itself may make a token's
             // difference, hence `approx`.
-            facts.approx_tokens = copies * (body_tokens + tokens::count(&facts.text()));
+            facts.approx_tokens = copies * (body_tokens + tokens::count(&facts.text()))
+                + block.map_or(0, |block| tokens::count(&block));
             let excess = budget.map_or(0, |budget| facts.approx_tokens.saturating_sub(budget));
             if let Some(counts) = counts.as_ref().filter(|_| excess > 0 && rows > 1) {
                 rows = fit::without(counts, rows, excess.div_ceil(copies));
@@ -341,6 +355,7 @@ impl Fitted {
                 facts: facts.text(),
                 body_tokens,
                 receipt,
+                complete,
             };
         }
     }
@@ -365,11 +380,15 @@ fn seal(
         facts,
         body_tokens,
         mut receipt,
+        complete,
     } = fitted;
     let copies = copies(call) as usize;
     let attachment_bytes: usize = attachments.iter().map(cap::attachment_bytes).sum();
     let body_bytes = page.bytes_with(rows);
-    let bytes = (facts.len() + body_bytes) * copies + attachment_bytes;
+    let block_bytes = complete
+        .as_ref()
+        .map_or(0, |complete| complete.block().len());
+    let bytes = (facts.len() + body_bytes) * copies + attachment_bytes + block_bytes;
     // Rows of the page that the intake could not keep are missing, unless the budget left out as many.
     let is_short = intake.kept.is_short && rows == page.len();
     if bytes >= call.policy.cap_bytes as usize || is_short {
@@ -380,7 +399,7 @@ fn seal(
             rows: if is_short { counts.kept } else { rows as u64 },
             is_short,
             bytes,
-            facts_bytes: facts.len(),
+            facts_bytes: facts.len() + block_bytes,
             attachment_bytes,
             copies,
         };
@@ -446,5 +465,6 @@ fn seal(
         call.tool.has_structured_copy,
         attachments,
         receipt,
-    ))
+    )
+    .pointing_to(complete))
 }

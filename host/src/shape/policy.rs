@@ -452,6 +452,12 @@ impl Policy {
         self.columns.iter().map(|column| column.name.as_str())
     }
 
+    /// The declared columns: header cell, and path of the field.
+    pub fn declared_columns(&self) -> impl Iterator<Item = (&str, &str)> {
+        let columns = self.columns.iter();
+        columns.map(|column| (column.name.as_str(), column.field.text()))
+    }
+
     /// Every field that a declaration names, each once.
     pub(crate) fn known_fields(&self) -> Vec<&str> {
         let mut fields: Vec<&str> = Vec::new();

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::cursor::Cursor;
 use super::intake::Intake;
+use super::keep::{Complete, KeptKind};
 use super::page::Counts;
 use super::pipeline::Call;
 use super::policy::{FULL, HostArgument};
@@ -42,6 +43,9 @@ pub struct Facts {
     pub budget_source: &'static str,
     /// Rows that the budget dropped from this page.
     pub budget_rows_dropped: u64,
+    /// The address at which people see the complete result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 impl Facts {
@@ -98,6 +102,15 @@ impl Account<'_> {
         if dropped > 0 {
             said.push(self.say_dropped(dropped, next_after.is_some()));
         }
+        let complete = self.complete(rows);
+        let link = complete.as_ref().and_then(|complete| complete.link.clone());
+        if let (true, Some(why)) = (has_more, self.intake.not_kept) {
+            said.push(why.to_string());
+        } else if link.is_some() {
+            said.push(String::from(
+                "People can see, search and download the complete result at \"link\".",
+            ));
+        }
         let receipt = Receipt {
             total: if has_rows { counts.total } else { Some(pieces) },
             returned: if has_rows { returned } else { pieces },
@@ -128,8 +141,18 @@ impl Account<'_> {
             budget_tokens: self.call.budget.tokens,
             budget_source: source_name(self.call.budget.source),
             budget_rows_dropped: dropped,
+            link,
         };
         (facts, receipt)
+    }
+
+    /// The complete result, where this answer is kept and leaves rows of it out.
+    pub(super) fn complete(&self, rows: usize) -> Option<Complete> {
+        let has_more = self.counts.has_more || self.counts.kept > rows as u64;
+        let keep = self.intake.keep.as_ref().filter(|_| has_more)?;
+        let kind = KeptKind::of(self.intake.kept.kind)?;
+        let rows = self.counts.matched?;
+        Some(Complete::new(keep, kind, &self.call.tool.name, rows))
     }
 
     /// The cursor of the page behind `rows` rows and the call that gets it.
@@ -139,10 +162,13 @@ impl Account<'_> {
         said: &mut Vec<String>,
     ) -> (Option<String>, Option<Map<String, Value>>) {
         let (counts, policy, ask) = (self.counts, self.call.policy, self.call.ask);
-        let Some(name) = policy.published(HostArgument::After) else {
-            return (None, None);
+        let name = match policy.published(HostArgument::After) {
+            Some(name) => name,
+            // A resource goes on by its URI, whatever arguments the tool has.
+            None if ask.resource.is_some() => HostArgument::After.name(),
+            None => return (None, None),
         };
-        let Some(place) = self.intake.window.place_behind(rows) else {
+        let Some(place) = self.intake.place_behind(rows) else {
             return (None, None);
         };
         let (first, last) = (counts.before + 1, counts.before + rows as u64);
@@ -158,6 +184,10 @@ impl Account<'_> {
             ask.arguments.clone()
         };
         next.insert(name.to_owned(), text.clone().into());
+        if let Some(id) = &ask.resource {
+            let uri = format!("{}?after={text}", id.uri());
+            next = Map::from_iter([(String::from("uri"), uri.into())]);
+        }
         let is_short_enough = Value::Object(next.clone()).to_string().len() <= MAX_NEXT_BYTES;
         let of = counts.matched.map_or_else(
             || String::from("an unknown number"),
@@ -169,7 +199,9 @@ impl Account<'_> {
             }
             _ => String::new(),
         };
-        let how = if is_short_enough {
+        let how = if ask.resource.is_some() {
+            String::from("Reading the resource in \"next\" gets the next page.")
+        } else if is_short_enough {
             String::from("The call in \"next\" gets the next page.")
         } else {
             format!("For the next page pass the same arguments again, with next_after as {name}.")

@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::ask::Format;
+use super::keep::Complete;
 use super::refusal::{Code, Refusal};
 use super::{cap, receipt};
 use crate::contract::{Attachment, Receipt};
@@ -22,6 +23,7 @@ pub struct Reply {
     receipt: Option<Receipt>,
     refusal: Option<Code>,
     next_after: Option<String>,
+    complete: Option<Complete>,
 }
 
 impl Reply {
@@ -45,7 +47,22 @@ impl Reply {
             receipt: Some(receipt),
             refusal: None,
             next_after,
+            complete: None,
         }
+    }
+
+    pub(super) fn pointing_to(self, complete: Option<Complete>) -> Self {
+        Self { complete, ..self }
+    }
+
+    /// The complete result, where it is kept and this reply leaves rows of it out.
+    pub fn complete(&self) -> Option<&Complete> {
+        self.complete.as_ref()
+    }
+
+    /// What is not text, where the rest of the reply is not wanted any more.
+    pub fn into_attachments(self) -> Vec<Attachment> {
+        self.attachments
     }
 
     /// A refusal as a reply.
@@ -60,6 +77,7 @@ impl Reply {
             receipt: None,
             refusal: Some(refusal.error),
             next_after: None,
+            complete: None,
         }
     }
 

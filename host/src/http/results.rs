@@ -1,0 +1,587 @@
+//! `/results`: the page on which people see a complete result, and its downloads.
+//!
+//! The token in the address is the key, so that a link can be passed on; nothing else is asked for. The page loads nothing
+//! from anywhere else, is not indexed, and says nothing to the sites that it is left for.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+
+use crate::call::Host;
+use crate::results::{BadLink, Columns, RowReader, Stored, Unavailable, now};
+use crate::shape::KeptKind;
+
+const FRAME: &str = include_str!("pages/result.html");
+const TABLE: &str = include_str!("pages/table.html");
+const STYLE: &str = include_str!("pages/page.css");
+const SCRIPT: &str = include_str!("pages/page.js");
+
+/// What the page may do: load its own script and style, ask for its own rows, and be in no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// How long a browser may keep style and script, in seconds. They change with the host only.
+const ASSET_SECONDS: u32 = 3_600;
+
+/// Every route below `/results`.
+pub(super) fn routes() -> Router<Arc<Host>> {
+    Router::new()
+        .route(
+            "/results/assets/page.css",
+            get(|| asset("text/css; charset=utf-8", STYLE)),
+        )
+        .route(
+            "/results/assets/page.js",
+            get(|| asset("text/javascript; charset=utf-8", SCRIPT)),
+        )
+        .route("/results/{token}", get(page))
+        .route("/results/{token}/table", get(table))
+        .route("/results/{token}/download", get(download))
+        .layer(middleware::from_fn(privately))
+}
+
+/// Headers of all that is below `/results`.
+async fn privately(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    let fixed: [(HeaderName, &'static str); 5] = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("private, no-store"));
+    response
+}
+
+async fn asset(media_type: &'static str, text: &'static str) -> Response {
+    let fresh = format!("public, max-age={ASSET_SECONDS}");
+    (
+        [
+            (header::CONTENT_TYPE, media_type),
+            (header::CACHE_CONTROL, fresh.as_str()),
+        ],
+        text,
+    )
+        .into_response()
+}
+
+/// Why there is nothing to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    False,
+    Gone,
+    Unavailable,
+    BadColumns,
+    BadFormat,
+}
+
+impl From<Unavailable> for Lost {
+    fn from(_: Unavailable) -> Self {
+        Self::Unavailable
+    }
+}
+
+impl Lost {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::False => StatusCode::NOT_FOUND,
+            Self::Gone => StatusCode::GONE,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BadColumns | Self::BadFormat => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::False => "This link leads nowhere",
+            Self::Gone => "This result is no longer kept",
+            Self::Unavailable => "This result cannot be read just now",
+            Self::BadColumns | Self::BadFormat => "This download does not exist",
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::False => {
+                "It was changed or cut on the way, or another host made it. Open it as it was given, from its beginning to its \
+                 end, or call the tool again for a new one."
+            }
+            Self::Gone => {
+                "Complete results are kept for a time and then removed. Call the tool again with the same arguments: its answer \
+                 has a new link."
+            }
+            Self::Unavailable => {
+                "The place where the host keeps results does not answer. Try again in a while."
+            }
+            Self::BadColumns => {
+                "Expected columns as a list of their places, such as columns=0,2. Go back to the page of the result."
+            }
+            Self::BadFormat => {
+                "Expected format=json, format=csv or format=tsv. Go back to the page of the result."
+            }
+        }
+    }
+}
+
+impl Lost {
+    /// The page that says so. `base` leads to `/results/` from where it is shown.
+    fn page(self, base: &str) -> Response {
+        let body = format!(
+            "<main class=\"lost\"><svg class=\"mark\" viewBox=\"0 0 48 48\" aria-hidden=\"true\"><circle cx=\"24\" cy=\"24\" r=\"13\"/>\
+             <path d=\"M3 24h42\"/></svg><h1>{}</h1><p>{}</p></main>",
+            self.title(),
+            self.text()
+        );
+        let html = frame(self.title(), base, "", &body);
+        (
+            self.status(),
+            [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
+            html,
+        )
+            .into_response()
+    }
+}
+
+fn frame(title: &str, base: &str, script: &str, body: &str) -> String {
+    let frame = FRAME
+        .replace("{{title}}", &escaped(title))
+        .replace("{{base}}", base)
+        .replace("{{script}}", script);
+    // The body last: what is in it is not looked at again.
+    frame.replacen("{{body}}", body, 1)
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// The result that a token gives access to.
+async fn open(host: &Host, token: &str) -> Result<Stored, Lost> {
+    let results = host.results();
+    let grant = results
+        .links()
+        .open(token, now())
+        .map_err(|bad| match bad {
+            BadLink::False => Lost::False,
+            BadLink::Expired => Lost::Gone,
+        })?;
+    results.linked(&grant).await?.ok_or(Lost::Gone)
+}
+
+/// `GET /results/{token}`
+async fn page(State(host): State<Arc<Host>>, Path(token): Path<String>) -> Response {
+    show(&host, &token)
+        .await
+        .unwrap_or_else(|lost| lost.page(""))
+}
+
+async fn show(host: &Host, token: &str) -> Result<Response, Lost> {
+    let stored = open(host, token).await?;
+    let described = &stored.description;
+    let count = grouped(described.matched);
+    let query = serde_json::to_string_pretty(&described.arguments).unwrap_or_default();
+    let values = [
+        ("tool", described.tool.clone()),
+        ("account", account(&stored)),
+        ("until", timestamp(stored.expires)),
+        ("count", count),
+        ("rows", described.matched.to_string()),
+        ("query", query),
+    ];
+    let mut body = String::with_capacity(TABLE.len() * 2);
+    let mut rest = TABLE;
+    // One pass, so that what is put in is never taken for a place to put something in.
+    while let Some((before, (name, after))) = rest
+        .split_once("{{")
+        .and_then(|(before, behind)| Some((before, behind.split_once("}}")?)))
+    {
+        body.push_str(before);
+        match values.iter().find(|(known, _)| *known == name) {
+            Some((_, value)) => body.push_str(&escaped(value)),
+            None if name == "downloads" => body.push_str(&downloads(token, stored.kind)),
+            None => {}
+        }
+        rest = after;
+    }
+    body.push_str(rest);
+    let script = "<script src=\"assets/page.js\" defer></script>\n";
+    let html = frame(
+        &format!("{} – complete result", described.tool),
+        "",
+        script,
+        &body,
+    );
+    Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+}
+
+/// The downloads as links, which need no script.
+fn downloads(token: &str, kind: KeptKind) -> String {
+    let whole = match kind {
+        KeptKind::Array => "the document, exact to the byte",
+        KeptKind::Pushed => "exact to the byte",
+        KeptKind::Lines => "the lines, exact to the byte",
+    };
+    let whole_name = if kind == KeptKind::Lines {
+        "Text"
+    } else {
+        "JSON"
+    };
+    let mut out = String::new();
+    for (format, name, about) in [
+        ("json", whole_name, whole),
+        ("csv", "CSV", "for spreadsheets"),
+        ("tsv", "TSV", "tab-separated"),
+    ] {
+        let mark = if format == "json" { "" } else { " data-table" };
+        let _ = writeln!(
+            out,
+            "<a href=\"{token}/download?format={format}\" download{mark}><b>{name}</b><span>{about}</span></a>"
+        );
+    }
+    out
+}
+
+/// The account of the rows, in words.
+fn account(stored: &Stored) -> String {
+    let described = &stored.description;
+    let is_one = described.matched == 1;
+    let mut text = format!(
+        "{} row{}",
+        grouped(described.matched),
+        if is_one { "" } else { "s" }
+    );
+    let mut less = Vec::new();
+    if described.hidden > 0 {
+        less.push(format!(
+            "{} hidden by the tool's horizon",
+            grouped(described.hidden)
+        ));
+    }
+    if described.filtered > 0 {
+        less.push(format!("{} filtered out", grouped(described.filtered)));
+    }
+    if let (Some(total), false) = (described.total, less.is_empty()) {
+        let _ = write!(text, " of {}: {}", grouped(total), less.join(", "));
+    }
+    text
+}
+
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Seconds since 1970 as RFC 3339 has them, in UTC.
+fn timestamp(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since the first of March of the year 0, in eras of 400 years: leap days are then at the end of a year.
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The columns of a result: the declared ones, and those that its rows have beside them.
+async fn columns_of(host: &Host, stored: &Stored) -> Result<Columns, Lost> {
+    let mut columns = Columns::declared(stored);
+    let mut reader = host.results().rows(stored).await?;
+    while reader
+        .next(|row| columns.look(row))
+        .await
+        .map_err(Unavailable::from)?
+    {}
+    Ok(columns)
+}
+
+/// `GET /results/{token}/table`: the cells of all rows, for the page.
+async fn table(State(host): State<Arc<Host>>, Path(token): Path<String>) -> Response {
+    cells(&host, &token)
+        .await
+        .unwrap_or_else(|lost| lost.page("../"))
+}
+
+async fn cells(host: &Host, token: &str) -> Result<Response, Lost> {
+    let stored = open(host, token).await?;
+    let columns = columns_of(host, &stored).await?;
+    let names: Vec<&str> = columns.names().collect();
+    let head = serde_json::json!({
+        "columns": names,
+        "declared": if stored.kind == KeptKind::Lines { 0 } else { columns.declared_count() },
+        "has_more": columns.has_more(),
+    })
+    .to_string();
+    // The rows take the place of the closing brace.
+    let head = format!("{},\"rows\":[", head.trim_end_matches('}'));
+    let mut is_first = true;
+    let write = move |row: &[u8], out: &mut Vec<u8>| {
+        if !std::mem::take(&mut is_first) {
+            out.extend_from_slice(b",\n");
+        }
+        // A list of texts is always JSON.
+        let _ = serde_json::to_writer(out, &columns.cells(row));
+    };
+    let body = stream(
+        host.results().rows(&stored).await?,
+        head.into_bytes(),
+        write,
+        b"]}".to_vec(),
+    );
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// The query of a download.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    format: Option<String>,
+    columns: Option<String>,
+}
+
+/// `GET /results/{token}/download`
+async fn download(
+    State(host): State<Arc<Host>>,
+    Path(token): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    file(&host, &token, &wanted)
+        .await
+        .unwrap_or_else(|lost| lost.page("../"))
+}
+
+async fn file(host: &Host, token: &str, wanted: &Wanted) -> Result<Response, Lost> {
+    let stored = open(host, token).await?;
+    let reader = host.results().rows(&stored).await?;
+    let (body, media_type, extension) = match wanted.format.as_deref() {
+        None | Some("json") => whole(&stored, reader),
+        Some(format @ ("csv" | "tsv")) => {
+            let columns = chosen(host, &stored, wanted.columns.as_deref()).await?;
+            let (delimiter, media_type, extension) = match format {
+                "csv" => (b',', "text/csv; charset=utf-8", "csv"),
+                _ => (b'\t', "text/tab-separated-values; charset=utf-8", "tsv"),
+            };
+            let mut head = Vec::new();
+            columns.write_header(delimiter, &mut head);
+            let write = move |row: &[u8], out: &mut Vec<u8>| columns.write_row(row, delimiter, out);
+            (
+                stream(reader, head, write, Vec::new()),
+                media_type,
+                extension,
+            )
+        }
+        Some(_) => return Err(Lost::BadFormat),
+    };
+    // A published name has letters, digits, dots, dashes and underscores; a header takes nothing else here either.
+    let tool: String = stored
+        .description
+        .tool
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_') {
+                letter
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    let name = format!("attachment; filename=\"{tool}.{extension}\"");
+    let headers = [
+        (header::CONTENT_TYPE, media_type),
+        (header::CONTENT_DISPOSITION, name.as_str()),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// The columns of a table: those that were chosen, else the declared ones, else all.
+async fn chosen(host: &Host, stored: &Stored, wanted: Option<&str>) -> Result<Columns, Lost> {
+    let Some(wanted) = wanted else {
+        let declared = Columns::declared(stored);
+        return if declared.declared_count() > 0 {
+            Ok(declared)
+        } else {
+            columns_of(host, stored).await
+        };
+    };
+    let places: Option<HashSet<usize>> =
+        wanted.split(',').map(|place| place.parse().ok()).collect();
+    let columns = columns_of(host, stored).await?;
+    let is_there = |place: &usize| *place < columns.names().count();
+    let places = places
+        .filter(|places| places.iter().all(is_there))
+        .ok_or(Lost::BadColumns)?;
+    Ok(columns.only(&places))
+}
+
+/// The document with its rows, or the lines, exact to the byte.
+fn whole(stored: &Stored, reader: RowReader) -> (Body, &'static str, &'static str) {
+    let (head, separator, tail): (Vec<u8>, &[u8], Vec<u8>) = match stored.kind {
+        KeptKind::Array => (stored.prefix.clone(), b",\n", stored.suffix.clone()),
+        KeptKind::Pushed => (b"[".to_vec(), b",\n", b"]".to_vec()),
+        KeptKind::Lines => (Vec::new(), b"\n", b"\n".to_vec()),
+    };
+    let is_json = stored.kind != KeptKind::Lines;
+    let mut is_first = true;
+    let write = move |row: &[u8], out: &mut Vec<u8>| {
+        match (std::mem::take(&mut is_first), is_json) {
+            (true, true) => out.push(b'\n'),
+            (true, false) => {}
+            (false, _) => out.extend_from_slice(separator),
+        }
+        out.extend_from_slice(row);
+    };
+    let tail = if is_json {
+        [b"\n".as_slice(), &tail].concat()
+    } else {
+        tail
+    };
+    let (media_type, extension) = if is_json {
+        ("application/json", "json")
+    } else {
+        ("text/plain; charset=utf-8", "txt")
+    };
+    (stream(reader, head, write, tail), media_type, extension)
+}
+
+/// A body that is made while it is sent. Where the rows break off, so does the body: a download is whole or it fails.
+fn stream(
+    reader: RowReader,
+    head: Vec<u8>,
+    write: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'static,
+    tail: Vec<u8>,
+) -> Body {
+    let pieces = futures::stream::unfold(Some((reader, head, write, tail)), |state| async {
+        let (mut reader, mut out, mut write, tail) = state?;
+        match reader.next(|row| write(row, &mut out)).await {
+            Ok(true) => Some((
+                Ok(Bytes::from(out)),
+                Some((reader, Vec::new(), write, tail)),
+            )),
+            Ok(false) => {
+                out.extend_from_slice(&tail);
+                Some((Ok(Bytes::from(out)), None))
+            }
+            Err(error) => {
+                tracing::warn!("a download breaks off: {error:#}");
+                Some((Err(std::io::Error::other(error)), None))
+            }
+        }
+    });
+    Body::from_stream(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_everybody_does() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_796_083_199, "2026-11-30T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(timestamp(seconds), text);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped_and_text_is_no_markup() {
+        assert_eq!(
+            [
+                grouped(0),
+                grouped(999),
+                grouped(36_398),
+                grouped(1_234_567)
+            ],
+            ["0", "999", "36,398", "1,234,567"]
+        );
+        assert_eq!(
+            escaped("<a href='x'>\"&"),
+            "&lt;a href=&#39;x&#39;&gt;&quot;&amp;"
+        );
+    }
+
+    #[test]
+    fn a_link_that_shows_nothing_says_why_and_what_to_do() {
+        let table = [
+            (
+                Lost::False,
+                404,
+                "This link leads nowhere",
+                "call the tool again for a new one",
+            ),
+            (
+                Lost::Gone,
+                410,
+                "This result is no longer kept",
+                "Call the tool again with the same arguments",
+            ),
+            (
+                Lost::Unavailable,
+                503,
+                "This result cannot be read just now",
+                "Try again in a while.",
+            ),
+            (
+                Lost::BadColumns,
+                400,
+                "This download does not exist",
+                "columns=0,2",
+            ),
+            (
+                Lost::BadFormat,
+                400,
+                "This download does not exist",
+                "format=json, format=csv or format=tsv",
+            ),
+        ];
+        for (lost, status, title, text) in table {
+            assert_eq!(lost.status().as_u16(), status);
+            assert_eq!(lost.title(), title);
+            assert!(lost.text().contains(text), "{}", lost.text());
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Keeping an answer of which rows are left out, and what a tenant may keep.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio_util::sync::CancellationToken;
+
+use super::stored::{Description, Head};
+use super::{Entry, Results, TenantFolder, now};
+use crate::queries;
+use crate::results::Grant;
+use crate::shape::{Call, Intake, Keep, NotKept, Reply, ResultId, shape, shape_again};
+
+/// How often what has expired is removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// How long an expired result stays where it is, in seconds: the clock of a bucket, which says when it was written, may be
+/// that much behind the host's, and nothing may go before its time.
+const SWEEP_SLACK: u64 = 300;
+
+/// How long an answer waits for its turn to be written. A client waits with it.
+const TURN_TIME: Duration = Duration::from_secs(5);
+
+/// Where an answer comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The tenant that called.
+    pub tenant: &'a str,
+    /// The plugin that answered.
+    pub plugin: &'a str,
+}
+
+/// An answer that is kept if rows of it are left out.
+struct Candidate {
+    tenant: TenantFolder,
+    id: ResultId,
+    head: Head,
+    created: u64,
+    expires: u64,
+    /// Whether this host knows that the same answer is kept already, and for long enough.
+    is_known: bool,
+}
+
+impl Results {
+    /// Shapes an answer, and keeps it where rows of it are left out. A reply never points to what is not there: where
+    /// keeping fails, the answer is shaped again as one that is not kept.
+    pub async fn shape(&self, mut intake: Intake, call: &Call<'_>, origin: Origin<'_>) -> Reply {
+        let Some(candidate) = self.candidate(&mut intake, call, origin) else {
+            return shape(intake, call);
+        };
+        let link = self.links.address(&Grant {
+            tenant: candidate.tenant,
+            id: candidate.id,
+            expires: candidate.expires,
+        });
+        intake.decide(Ok(Keep {
+            id: candidate.id,
+            start: candidate.head.start(),
+            link,
+        }));
+        let reply = shape_again(&mut intake, call);
+        if reply.complete().is_none() {
+            return reply;
+        }
+        if let Err(error) = self.keep(candidate, &mut intake).await {
+            tracing::warn!(tool = call.tool.name, "a result is not kept: {error:#}");
+            intake.decide(Err(NotKept::Failed));
+            intake.attachments = reply.into_attachments();
+            return shape_again(&mut intake, call);
+        }
+        reply
+    }
+
+    fn candidate(
+        &self,
+        intake: &mut Intake,
+        call: &Call<'_>,
+        origin: Origin<'_>,
+    ) -> Option<Candidate> {
+        let (kind, counts) = intake.complete(call.budget.tokens)?;
+        let (prefix, suffix) = intake.envelope();
+        if prefix.len() + suffix.len() >= call.policy.cap_bytes as usize {
+            // No page of it could ever be sent.
+            return None;
+        }
+        let columns = call.policy.declared_columns();
+        let description = Description {
+            tenant: origin.tenant.to_owned(),
+            tool: call.tool.name.clone(),
+            plugin: origin.plugin.to_owned(),
+            kind: kind.name().to_owned(),
+            total: counts.total,
+            matched: counts.matched,
+            hidden: counts.hidden,
+            filtered: counts.filtered,
+            columns: columns
+                .map(|(name, field)| (name.to_owned(), field.to_owned()))
+                .collect(),
+            arguments: call.ask.arguments().clone(),
+        };
+        let head = Head::new(&description, prefix, suffix)?;
+        // The same answer to the same call has the same id, so that one that is asked for again and again is kept once.
+        let hash = intake.spool()?.hash(head.timeless());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&hash.as_bytes()[..16]);
+        let (tenant, id) = (TenantFolder::of(origin.tenant), ResultId::new(bytes));
+        let created = now();
+        let known = self.indexed(|index| index.get(&tenant)?.get(&id).copied());
+        // One that is about to expire is written anew, so that whoever is pointed to it has half the time at least.
+        let known = known.filter(|entry| entry.expires > created + self.keep_seconds / 2);
+        Some(Candidate {
+            tenant,
+            id,
+            head,
+            created,
+            expires: known.map_or(created + self.keep_seconds, |entry| entry.expires),
+            is_known: known.is_some(),
+        })
+    }
+
+    async fn keep(&self, candidate: Candidate, intake: &mut Intake) -> anyhow::Result<()> {
+        let Candidate {
+            tenant,
+            id,
+            head,
+            created,
+            expires,
+            is_known,
+        } = candidate;
+        let name = tenant.object(id);
+        if is_known && self.store.has(&name).await {
+            return Ok(());
+        }
+        let spool = intake.take_spool().context("the rows are gone")?;
+        let turn = tokio::time::timeout(TURN_TIME, self.uploads.acquire()).await;
+        let _turn = turn.context("too many results are being written")??;
+        let bytes = self
+            .store
+            .put_spool(&name, head.at(created, expires), spool)
+            .await?;
+        let all = self.indexed(|index| {
+            let kept = index.entry(tenant).or_default();
+            kept.insert(id, Entry { bytes, expires });
+            kept.values().map(|entry| entry.bytes).sum::<u64>()
+        });
+        if all > self.tenant_bytes
+            && let Err(error) = self.evict(tenant, id).await
+        {
+            tracing::warn!("old results stay: {error:#}");
+        }
+        Ok(())
+    }
+
+    /// Removes a tenant's oldest results until the rest is no more than it may keep. The one just written stays.
+    async fn evict(&self, tenant: TenantFolder, newest: ResultId) -> anyhow::Result<()> {
+        let mut found = self.store.list(&tenant.name()).await?;
+        found.sort_by_key(|object| object.modified_ms);
+        let newest = tenant.object(newest);
+        let mut bytes: u64 = found.iter().map(|object| object.bytes).sum();
+        let mut gone = Vec::new();
+        for object in found.into_iter().filter(|object| object.name != newest) {
+            if bytes <= self.tenant_bytes {
+                break;
+            }
+            bytes -= object.bytes;
+            gone.push(object.name);
+        }
+        self.indexed(|index| {
+            if let Some(kept) = index.get_mut(&tenant) {
+                kept.retain(|id, _| !gone.contains(&tenant.object(*id)));
+            }
+        });
+        self.store.remove(gone).await
+    }
+
+    /// Removes what has expired, now and then until `stop` fires.
+    pub async fn run(&self, stop: CancellationToken) {
+        loop {
+            if let Err(error) = self.sweep().await {
+                tracing::warn!("expired results stay for now: {error:#}");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(SWEEP_EVERY) => {}
+            }
+        }
+    }
+
+    /// Removes what has expired, and what tenants have over their size, whichever host wrote it.
+    pub async fn sweep(&self) -> anyhow::Result<()> {
+        let began = now();
+        self.store.remove_halves().await?;
+        queries::sweep(&self.store, began).await?;
+        let mut found = self.store.list("tenants").await?;
+        // Newest first, so that the sizes add up to those that stay.
+        found.sort_by_key(|object| std::cmp::Reverse(object.modified_ms));
+        let (mut index, mut gone) = (std::collections::HashMap::new(), Vec::new());
+        let mut sizes = std::collections::HashMap::<TenantFolder, u64>::new();
+        for object in found {
+            let expires = object.modified_ms / 1_000 + self.keep_seconds;
+            let Some((tenant, id)) = read_name(&object.name) else {
+                continue;
+            };
+            let bytes = sizes.entry(tenant).or_default();
+            *bytes += object.bytes;
+            if expires + SWEEP_SLACK <= began || *bytes > self.tenant_bytes {
+                *bytes -= object.bytes;
+                gone.push(object.name);
+                continue;
+            }
+            let entry = Entry {
+                bytes: object.bytes,
+                expires,
+            };
+            index
+                .entry(tenant)
+                .or_insert_with(std::collections::HashMap::new)
+                .insert(id, entry);
+        }
+        self.indexed(|kept| {
+            // What was written meanwhile is not in the list.
+            for (tenant, entries) in kept.drain() {
+                for (id, entry) in entries {
+                    if entry.expires >= began + self.keep_seconds {
+                        index.entry(tenant).or_default().entry(id).or_insert(entry);
+                    }
+                }
+            }
+            *kept = index;
+        });
+        self.store.remove(gone).await
+    }
+}
+
+/// The tenant and the id in the name of an object.
+fn read_name(name: &str) -> Option<(TenantFolder, ResultId)> {
+    let (tenant, id) = name.strip_prefix("tenants/")?.split_once('/')?;
+    let tenant = ResultId::parse(tenant)?;
+    Some((TenantFolder(*tenant.bytes()), ResultId::parse(id)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_object_says_whose_it_is() {
+        let (tenant, id) = (TenantFolder::of("acme"), ResultId::new([9; 16]));
+        assert_eq!(read_name(&tenant.object(id)), Some((tenant, id)));
+        assert_eq!(read_name("queries/abc"), None);
+        assert_eq!(read_name("tenants/acme/abc"), None);
+        assert_ne!(TenantFolder::of("acme"), TenantFolder::of(""));
+        assert!(!tenant.name().contains("acme"));
+    }
+}

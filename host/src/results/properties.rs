@@ -1,0 +1,325 @@
+//! Properties of kept results, over generated answers: whatever page sizes and budgets a walk has, its pages are the
+//! complete result, byte for byte, and the account of each balances.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::{Origin, Results, Store, TenantFolder};
+use crate::config::Config;
+use crate::contract::{Accepted, Horizon, RowSource, Shape};
+use crate::shape::{
+    Ask, BudgetSources, Call, DEFAULT_INTAKE_BYTES, Intake, KeptKind, Policy, Reply, Signer,
+    ToolFacts, json as scan, undeclared,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Layout {
+    Nested,
+    Pushed,
+    Lines,
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    /// Rows, and whether each is live.
+    rows: Vec<(String, bool)>,
+    layout: Layout,
+    /// The limit and the budget of each page, over and over.
+    pages: Vec<(u64, Option<u64>)>,
+}
+
+const PREFIX: &str = "{ \"at\": 0.10,\n \"items\":[";
+const SUFFIX: &str = "],\"end\" : null }\n";
+
+fn row(layout: Layout) -> BoxedStrategy<(String, bool)> {
+    let text = prop_oneof![4 => ".{0,40}", 1 => ".{200,2000}"];
+    match layout {
+        Layout::Lines => "[^\n]{0,60}".prop_map(|line| (line, true)).boxed(),
+        _ => (any::<u64>(), text, any::<bool>(), any::<bool>())
+            .prop_map(move |(number, text, is_live, is_pretty)| {
+                // A pushed row is one line; a row of a document has line breaks of its own.
+                let space = if is_pretty && layout == Layout::Nested {
+                    "\n   "
+                } else {
+                    ""
+                };
+                let state = if is_live { "open" } else { "merged" };
+                let text = Value::String(text);
+                (
+                    format!(
+                        "{{{space}\"n\":{number}.10,\"state\": \"{state}\",{space}\"text\":{text}}}"
+                    ),
+                    is_live,
+                )
+            })
+            .boxed(),
+    }
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    prop_oneof![
+        Just(Layout::Nested),
+        Just(Layout::Pushed),
+        Just(Layout::Lines)
+    ]
+    .prop_flat_map(|layout| {
+        let budget = prop::option::of(2_000..4_000u64);
+        let pages = prop::collection::vec((1..=100u64, budget), 1..4);
+        (prop::collection::vec(row(layout), 0..150), pages).prop_map(move |(rows, pages)| Case {
+            rows,
+            layout,
+            pages,
+        })
+    })
+}
+
+impl Case {
+    fn policy(&self) -> Policy {
+        let is_text = self.layout == Layout::Lines;
+        let shape = Shape {
+            rows: match self.layout {
+                Layout::Nested => RowSource::Pointer("/items".into()),
+                Layout::Pushed => RowSource::Automatic,
+                Layout::Lines => RowSource::Lines,
+            },
+            horizon: (!is_text).then(|| Horizon {
+                field: "state".into(),
+                live: Accepted::NoneOf(vec!["merged".into()]),
+                excluded: "merged rows".into(),
+            }),
+            ..undeclared()
+        };
+        Policy::new(&shape, 262_144, &[], &BTreeMap::new()).unwrap()
+    }
+
+    /// Hands the answer over, as the plugin would in the first call and in no other.
+    fn answer(&self, intake: &mut Intake) {
+        let texts: Vec<&str> = self.rows.iter().map(|(text, _)| text.as_str()).collect();
+        match self.layout {
+            Layout::Nested => {
+                intake.document(format!("{PREFIX}{}{SUFFIX}", texts.join(" ,\n")).as_bytes())
+            }
+            Layout::Lines => intake.document(
+                texts
+                    .iter()
+                    .map(|line| format!("{line}\n"))
+                    .collect::<String>()
+                    .as_bytes(),
+            ),
+            Layout::Pushed => {
+                for piece in texts.chunks(7) {
+                    intake.rows(piece.join("\n").as_bytes());
+                }
+            }
+        }
+    }
+
+    /// The rows of a body that has so many, as they stand in it.
+    fn rows_of(&self, body: &str, returned: usize) -> Vec<String> {
+        match self.layout {
+            Layout::Lines if returned == 0 => Vec::new(),
+            // A whole document ends with a line break, a page does not; and a line may be empty.
+            Layout::Lines => body.split('\n').take(returned).map(str::to_owned).collect(),
+            _ => {
+                let open = match self.layout {
+                    Layout::Nested => {
+                        assert!(body.starts_with(PREFIX) && body.ends_with(SUFFIX), "{body}");
+                        PREFIX.len() - 1
+                    }
+                    _ => 0,
+                };
+                let elements = scan::elements(body.as_bytes(), open);
+                elements
+                    .map(|element| body[element.unwrap()].to_owned())
+                    .collect()
+            }
+        }
+    }
+}
+
+fn results(folder: &std::path::Path) -> Results {
+    let config = Config::parse("", folder).unwrap();
+    let store = Store::open(&config.results.location.value).unwrap();
+    let results = Results::open(
+        &config.results,
+        &config.state.value,
+        &Signer::new([7; 32]),
+        store,
+    )
+    .unwrap();
+    results.links().begin_with("https://plimsoll.example.com");
+    results
+}
+
+async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> Reply {
+    let (signer, policy) = (Signer::new([7; 32]), case.policy());
+    let tool = ToolFacts {
+        name: "rows".into(),
+        narrowing: Vec::new(),
+        own_limit: None,
+        has_structured_copy: false,
+    };
+    let ask = Ask::read(&policy, &signer, "acme", "rows", &[], arguments).unwrap();
+    let sources = BudgetSources {
+        input: ask.max_tokens(),
+        ..BudgetSources::default()
+    };
+    let call = Call {
+        policy: &policy,
+        tool: &tool,
+        ask: &ask,
+        signer: &signer,
+        budget: sources.resolve(),
+    };
+    if ask.kept_place().is_some() {
+        return results
+            .page(&call, "acme", DEFAULT_INTAKE_BYTES)
+            .await
+            .unwrap();
+    }
+    assert!(
+        !ask.is_continuation(),
+        "a page that is not the first comes from what is kept"
+    );
+    let mut intake = Intake::new(&policy, &ask, DEFAULT_INTAKE_BYTES).spooling(results.spool());
+    case.answer(&mut intake);
+    let origin = Origin {
+        tenant: "acme",
+        plugin: "p",
+    };
+    results.shape(intake, &call, origin).await
+}
+
+async fn check(case: Case) {
+    let folder = tempfile::tempdir().unwrap();
+    let results = Arc::new(results(folder.path()));
+    let matching: Vec<&String> = case
+        .rows
+        .iter()
+        .filter(|(_, is_live)| *is_live)
+        .map(|(text, _)| text)
+        .collect();
+    let (mut walked, mut next, mut id) = (Vec::new(), Some(Map::new()), None);
+    let mut pages = case.pages.iter().cycle();
+    while let Some(mut arguments) = next {
+        let (limit, budget) = pages.next().unwrap();
+        arguments.insert("limit".into(), (*limit).into());
+        budget.map(|budget| arguments.insert("max_tokens".into(), budget.into()));
+        let reply = call(&results, &case, arguments).await;
+        assert_eq!(reply.refusal(), None, "{}", reply.body());
+        let facts: Value = serde_json::from_str(reply.facts()).unwrap();
+        let receipt = reply.receipt().unwrap();
+        let before = walked.len() as u64;
+        walked.extend(case.rows_of(reply.body(), receipt.returned as usize));
+        // The account is that of the whole answer, on whichever page.
+        assert_eq!(facts["total_count"], case.rows.len());
+        assert_eq!(facts["matched_count"], matching.len());
+        assert_eq!(
+            (receipt.before, receipt.returned),
+            (before, walked.len() as u64 - before)
+        );
+        let all = receipt.returned
+            + receipt.hidden
+            + receipt.filtered
+            + receipt.before
+            + receipt.after.unwrap();
+        assert_eq!(receipt.total, Some(all));
+        next = facts
+            .get("next")
+            .map(|next| next.as_object().unwrap().clone());
+        // Whatever leaves something out points to the whole, and nothing else does.
+        assert_eq!(reply.complete().is_some(), next.is_some(), "{facts}");
+        assert_eq!(facts.get("link").is_some(), next.is_some(), "{facts}");
+        if let Some(complete) = reply.complete() {
+            assert_eq!(*id.get_or_insert(complete.id), complete.id);
+        }
+        assert!(walked.len() <= matching.len());
+    }
+    assert!(
+        walked.iter().eq(matching.iter().copied()),
+        "{walked:?} is not {matching:?}"
+    );
+    let Some(id) = id else {
+        // Everything fitted on one page: nothing is stored.
+        assert!(results.store.list("tenants").await.unwrap().is_empty());
+        return;
+    };
+    let stored = results.find("acme", id).await.unwrap().unwrap();
+    let kind = match case.layout {
+        Layout::Nested => KeptKind::Array,
+        Layout::Pushed => KeptKind::Pushed,
+        Layout::Lines => KeptKind::Lines,
+    };
+    assert_eq!(stored.kind, kind);
+    let (mut reader, mut rows) = (results.rows(&stored).await.unwrap(), Vec::new());
+    while reader
+        .next(|row| rows.push(String::from_utf8(row.to_vec()).unwrap()))
+        .await
+        .unwrap()
+    {}
+    assert!(rows.iter().eq(matching.iter().copied()));
+    let found = results.store.list("tenants").await.unwrap();
+    let names: Vec<&str> = found.iter().map(|object| object.name.as_str()).collect();
+    assert_eq!(names, [TenantFolder::of("acme").object(id)]);
+}
+
+fn run(case: Case) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(check(case));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn the_pages_of_a_kept_answer_join_to_the_whole_byte_for_byte(case in case()) {
+        run(case);
+    }
+}
+
+/// Rows of a quarter of a mebibyte with a view of one field: a page is more than one read of the store.
+#[test]
+fn a_page_of_long_rows_takes_several_reads() {
+    let row = |row: usize| {
+        (
+            format!(
+                "{{\"id\":{row},\"text\":\"{}\"}}",
+                "x".repeat(300_000 + row)
+            ),
+            true,
+        )
+    };
+    let case = Case {
+        rows: (0..20).map(row).collect(),
+        layout: Layout::Pushed,
+        pages: vec![(1, None), (100, None)],
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let results = results(folder.path());
+        let arguments = |limit: u64, more: Value| {
+            let mut arguments = more.as_object().unwrap().clone();
+            arguments.insert("limit".into(), limit.into());
+            arguments
+        };
+        let first = call(&results, &case, arguments(3, json!({"fields": ["id"]}))).await;
+        assert_eq!(
+            case.rows_of(first.body(), 3),
+            ["{\"id\":0}", "{\"id\":1}", "{\"id\":2}"]
+        );
+        let after = first.next_after().unwrap();
+        let rest = call(&results, &case, arguments(100, json!({"after": after}))).await;
+        let ids: Vec<String> = (3..20).map(|row| format!("{{\"id\":{row}}}")).collect();
+        assert_eq!(case.rows_of(rest.body(), 17), ids);
+        assert_eq!(rest.next_after(), None);
+    });
+}
