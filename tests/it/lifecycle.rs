@@ -151,9 +151,8 @@ async fn start(config: &Config) -> (Vec<String>, usize, Duration) {
     let begun = Instant::now();
     let sandbox = plimsoll::app::sandbox(config).unwrap();
     let mut registry = Registry::new(sandbox.clone());
-    for problem in registry.reconcile(config).await {
-        panic!("{}: {:#}", problem.plugin, problem.error);
-    }
+    let problems = registry.reconcile(config).await;
+    assert!(problems.is_empty(), "{problems:?}");
     let catalog = registry.catalog(262_144).unwrap();
     let names = catalog.tools().map(|tool| tool.name().to_owned()).collect();
     (names, sandbox.compilations().unwrap(), begun.elapsed())
