@@ -109,6 +109,8 @@ impl Drop for Served {
 
 /// A state folder with the fixed signing key and the shared folder of compiled code.
 pub(crate) fn write_state(state: &Path) {
+    // The client with which tests call the host was built without a default for TLS. It was set already where this fails.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let code = root().join("target/test-code");
     std::fs::create_dir_all(&code).unwrap();
     std::fs::create_dir_all(state).unwrap();
