@@ -54,12 +54,15 @@ impl App {
         let folder = config.state.value.join(QUERIES_FOLDER);
         let queries = Queries::open(folder.clone())
             .with_context(|| format!("opening the folder `{}`", folder.display()))?;
-        let host = Arc::new(Host::new(
-            signer,
-            queries,
-            config.result_tokens.value,
-            config.limits.cap_bytes.value,
-        ));
+        let host = Arc::new(
+            Host::new(
+                signer,
+                queries,
+                config.result_tokens.value,
+                config.limits.cap_bytes.value,
+            )
+            .with_client_profiles(config.client_profiles.value),
+        );
         Ok(Self {
             config,
             host,

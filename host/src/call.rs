@@ -8,10 +8,14 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalog::{Catalog, Target, Tool};
+use crate::client::{self, Profile};
 use crate::contract::{BackendSelection, Condition};
 use crate::queries::Queries;
 use crate::sandbox::{Failed, Progress, Request, Usage};
-use crate::shape::{Ask, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, Signer, shape};
+use crate::shape::{
+    Ask, Budget, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, Signer, shape,
+    shape_each,
+};
 
 /// The tenant of a host without tenants.
 pub const SINGLE_TENANT: &str = "";
@@ -41,6 +45,8 @@ pub struct Host {
     queries: Queries,
     /// Budget of answers for which the call names none.
     result_tokens: Option<u64>,
+    /// Whether what is known of client programs applies.
+    knows_clients: bool,
     /// The cap of what the host itself sends.
     cap_bytes: u32,
     /// Numbers calls, for the log.
@@ -80,9 +86,40 @@ impl Host {
             signer,
             queries,
             result_tokens,
+            knows_clients: true,
             cap_bytes,
             calls: AtomicU64::new(0),
             running: AtomicU64::new(0),
+        }
+    }
+
+    /// The same host, to which what is known of client programs applies or not.
+    #[must_use]
+    pub fn with_client_profiles(mut self, knows_clients: bool) -> Self {
+        self.knows_clients = knows_clients;
+        self
+    }
+
+    /// What is known of the program that calls, where that applies.
+    pub fn profile(&self, caller: &Caller) -> Option<&'static Profile> {
+        let name = caller.client.as_deref().filter(|_| self.knows_clients)?;
+        client::profile(name)
+    }
+
+    /// For whom an answer is shaped: the budget of this caller, for a call that asks for `max_tokens`, and the gates of its
+    /// program. The only place where the sources of a budget come together.
+    pub fn reader(&self, caller: &Caller, max_tokens: Option<u64>) -> Reader<'static> {
+        let profile = self.profile(caller);
+        let budget: Budget = BudgetSources {
+            input: max_tokens,
+            org: self.result_tokens,
+            client_default: profile.and_then(|profile| profile.budget_tokens),
+            ..Default::default()
+        }
+        .resolve();
+        Reader {
+            budget,
+            gates: profile.map(|profile| &profile.gates),
         }
     }
 
@@ -193,6 +230,59 @@ impl Host {
         (reply, usage)
     }
 
+    /// Calls a tool once and shapes its answer for each of these callers, in their order: what each would get. The callers
+    /// are of one tenant, that of the first; none get nothing.
+    pub async fn preview(
+        &self,
+        callers: &[Caller],
+        tool: &Tool,
+        arguments: Map<String, Value>,
+    ) -> Vec<Reply> {
+        let Some(first) = callers.first() else {
+            return Vec::new();
+        };
+        let _running = Running::begin(&self.running);
+        let id = self.calls.fetch_add(1, Ordering::Relaxed).to_string();
+        let taken = self
+            .take_in(first, tool, arguments, None, &id, &mut Usage::default())
+            .await;
+        let (ask, intake) = match taken {
+            Ok(taken) => taken,
+            Err(refusal) => return callers.iter().map(|_| Reply::refused(&refusal)).collect(),
+        };
+        let readers: Vec<Reader<'_>> = callers
+            .iter()
+            .map(|caller| self.reader(caller, ask.max_tokens()))
+            .collect();
+        let replies = shape_each(intake, &self.shaping(tool, &ask, readers[0]), &readers);
+        for reply in &replies {
+            self.remember(tool, &ask, reply, &id).await;
+        }
+        replies
+    }
+
+    /// Keeps the query of a page that is followed by another where its cursor is too short for it.
+    async fn remember(&self, tool: &Tool, ask: &Ask, reply: &Reply, id: &str) {
+        if let Some(cursor) = reply.next_after()
+            && !self.signer.carries_query(cursor)
+            && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
+        {
+            tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
+        }
+    }
+
+    /// What decides over an answer.
+    fn shaping<'a>(&'a self, tool: &'a Tool, ask: &'a Ask, reader: Reader<'a>) -> Call<'a> {
+        Call {
+            policy: &tool.policy,
+            tool: &tool.facts,
+            ask,
+            signer: &self.signer,
+            budget: reader.budget,
+            gates: reader.gates,
+        }
+    }
+
     async fn answer(
         &self,
         caller: &Caller,
@@ -202,14 +292,27 @@ impl Host {
         id: &str,
         usage: &mut Usage,
     ) -> Result<Reply, Refusal> {
+        let (ask, intake) = self
+            .take_in(caller, tool, arguments, progress, id, usage)
+            .await?;
+        let reader = self.reader(caller, ask.max_tokens());
+        let reply = shape(intake, &self.shaping(tool, &ask, reader));
+        self.remember(tool, &ask, &reply, id).await;
+        Ok(reply)
+    }
+
+    /// Reads the arguments, waits for a permit, and runs the plugin.
+    async fn take_in(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        arguments: Map<String, Value>,
+        progress: Option<ProgressSender>,
+        id: &str,
+        usage: &mut Usage,
+    ) -> Result<(Ask, Intake), Refusal> {
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
-        let budget = BudgetSources {
-            input: ask.max_tokens(),
-            org: self.result_tokens,
-            ..Default::default()
-        }
-        .resolve();
         let _permit = tool
             .admission
             .admit(tool.plugin.name(), tool.plugin.limits().deadline)
@@ -222,23 +325,7 @@ impl Host {
         })?;
         *usage = called.usage;
         tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        let reply = shape(
-            called.intake,
-            &Call {
-                policy: &tool.policy,
-                tool: &tool.facts,
-                ask: &ask,
-                signer: &self.signer,
-                budget,
-            },
-        );
-        if let Some(cursor) = reply.next_after()
-            && !self.signer.carries_query(cursor)
-            && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
-        {
-            tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
-        }
-        Ok(reply)
+        Ok((ask, called.intake))
     }
 
     /// The arguments of a call with the query that its cursor continues, where the cursor is too short to carry it. What

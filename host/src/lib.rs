@@ -11,6 +11,7 @@
 //! | [`catalog`] | plugins → tools, published schemas, the check of arguments | how plugins run |
 //! | [`admission`] | permits and queues | what runs |
 //! | [`queries`] | queries that are too long for their cursors | |
+//! | [`client`] | what is known of client programs, as data | what a reply is |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -29,6 +30,7 @@ pub mod app;
 pub mod call;
 pub mod catalog;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod contract;
 pub mod examples;

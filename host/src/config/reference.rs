@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{DEFAULT_LISTEN, DEFAULT_STATE, File, PluginLimits};
+use super::{DEFAULT_DATA_CHARS, DEFAULT_LISTEN, DEFAULT_STATE, File, PluginLimits};
 
 /// The reference as Markdown tables, one a TOML table.
 pub fn reference() -> String {
@@ -21,6 +21,7 @@ pub fn reference() -> String {
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
+        ("`[plugins.NAME.tools.TOOL.cells]`", "", "CellsFile"),
         ("`horizon = { … }`", "", "HorizonFile"),
         ("`columns = [{ … }]`", "", "ColumnFile"),
     ];
@@ -86,9 +87,11 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("LimitsFile", _, "concurrent_calls") => limits.concurrent_calls.value.to_string(),
         ("LimitsFile", _, "queued_calls") => limits.queued_calls.value.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
-        ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
-            String::from("false")
-        }
+        ("PluginFile", _, "clock" | "random")
+        | ("FileGrantFile", _, "write")
+        | ("CellsFile", _, "replace_data") => String::from("false"),
+        ("File", _, "client_profiles") => String::from("true"),
+        ("CellsFile", _, "replace_data_chars") => DEFAULT_DATA_CHARS.to_string(),
         _ => String::new(),
     }
 }

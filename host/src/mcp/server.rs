@@ -46,10 +46,17 @@ impl Server {
 
     /// Who calls, as far as the protocol says. The name is for the log and for default budgets, never for the listing.
     fn caller(context: &RequestContext<RoleServer>) -> Caller {
+        // A program may leave out its name in the modern era, and rmcp gives its own where it knows none; over HTTP the
+        // headers say it.
         let client = context
             .client_info()
             .map(|info| info.name)
-            .filter(|name| name != "rmcp");
+            .filter(|name| name != "rmcp")
+            .or_else(|| {
+                let parts = context.extensions.get::<http::request::Parts>()?;
+                let agent = parts.headers.get(http::header::USER_AGENT)?;
+                agent.to_str().ok().map(str::to_owned)
+            });
         Caller {
             client,
             ..Caller::default()

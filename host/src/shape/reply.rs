@@ -6,8 +6,10 @@
 use serde_json::Value;
 
 use super::ask::Format;
+use super::gates::Gate;
 use super::receipt;
 use super::refusal::{Code, Refusal};
+use super::touched::Touched;
 use crate::contract::{Attachment, Receipt};
 
 /// What leaves: the facts and the body of an answer, or a refusal.
@@ -20,6 +22,9 @@ pub struct Reply {
     has_structured_copy: bool,
     attachments: Vec<Attachment>,
     receipt: Option<Receipt>,
+    /// What the receipt says beside the words of the contract: the gate that left rows out, and the cells that were changed.
+    gate: Option<Gate>,
+    cells: Touched,
     refusal: Option<Code>,
     next_after: Option<String>,
 }
@@ -43,8 +48,19 @@ impl Reply {
             has_structured_copy,
             attachments,
             receipt: Some(receipt),
+            gate: None,
+            cells: Touched::default(),
             refusal: None,
             next_after,
+        }
+    }
+
+    /// Notes what the receipt says beside the words of the contract.
+    pub(super) fn with_changes(self, gate: Option<Gate>, cells: Touched) -> Self {
+        Self {
+            gate,
+            cells,
+            ..self
         }
     }
 
@@ -58,6 +74,8 @@ impl Reply {
             has_structured_copy: false,
             attachments: Vec::new(),
             receipt: None,
+            gate: None,
+            cells: Touched::default(),
             refusal: Some(refusal.error),
             next_after: None,
         }
@@ -90,7 +108,19 @@ impl Reply {
 
     /// The account as JSON; null for a refusal.
     pub fn receipt_json(&self) -> Value {
-        self.receipt.as_ref().map_or(Value::Null, receipt::to_json)
+        self.receipt.as_ref().map_or(Value::Null, |receipt| {
+            receipt::to_json(receipt, self.gate.as_ref(), &self.cells)
+        })
+    }
+
+    /// The gate of the client program that left rows out, if one did.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// The cells that were changed.
+    pub fn cells(&self) -> &Touched {
+        &self.cells
     }
 
     /// The cursor of the next page.
