@@ -79,7 +79,7 @@ impl App {
         .await?;
         let mut process = [0; 8];
         getrandom::fill(&mut process)?;
-        let host = Arc::new(Host::new(
+        let host = Host::new(
             signer,
             queries,
             results,
@@ -87,7 +87,8 @@ impl App {
             Ledger::open(store),
             format!("{:016x}", u64::from_le_bytes(process)),
             config.limits.cap_bytes.value,
-        ));
+        );
+        let host = Arc::new(host.with_client_profiles(config.client_profiles.value));
         Ok(Self {
             config,
             host,

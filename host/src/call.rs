@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{Instrument, Span};
 
 use crate::catalog::{Catalog, Catalogs, Target, Tool};
+use crate::client::{self, Profile};
 use crate::contract::{BackendSelection, Condition, Stage};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
@@ -17,7 +18,7 @@ use crate::queries::Queries;
 use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage};
 use crate::shape::{
-    Ask, Budget, BudgetSources, Call, HostArgument, Intake, Refusal, Reply, ResultId, Signer,
+    Ask, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, ResultId, Signer,
     ToolFacts, tokens,
 };
 use crate::store::{Entry, Spent, now_ms};
@@ -74,6 +75,8 @@ pub struct Host {
     metrics: Metrics,
     /// Tells the calls of this process from those of others.
     process: String,
+    /// Whether what is known of client programs applies.
+    knows_clients: bool,
     /// The cap of what the host itself sends.
     cap_bytes: u32,
     /// Numbers calls, for the log.
@@ -120,9 +123,41 @@ impl Host {
             ledger,
             metrics: Metrics::default(),
             process,
+            knows_clients: true,
             cap_bytes,
             calls: AtomicU64::new(0),
             running: AtomicU64::new(0),
+        }
+    }
+
+    /// The same host, to which what is known of client programs applies or not.
+    #[must_use]
+    pub fn with_client_profiles(mut self, knows_clients: bool) -> Self {
+        self.knows_clients = knows_clients;
+        self
+    }
+
+    /// What is known of the program that calls, where that applies.
+    pub fn profile(&self, caller: &Caller) -> Option<&'static Profile> {
+        let name = caller.client.as_deref().filter(|_| self.knows_clients)?;
+        client::profile(name)
+    }
+
+    /// For whom an answer is shaped: the budget of this caller, for a call that asks for `max_tokens`, and the gates of its
+    /// program. The only place where the sources of a budget come together.
+    pub fn reader(&self, caller: &Caller, max_tokens: Option<u64>) -> Reader<'static> {
+        let profile = self.profile(caller);
+        let (key, org) = self.tenants.budgets(caller);
+        let budget = BudgetSources {
+            input: max_tokens,
+            key,
+            org,
+            client_default: profile.and_then(|profile| profile.budget_tokens),
+        }
+        .resolve();
+        Reader {
+            budget,
+            gates: profile.map(|profile| &profile.gates),
         }
     }
 
@@ -248,36 +283,72 @@ impl Host {
         let _running = Running::begin(&self.running);
         let mut account = Account::open(self, caller, tool);
         let span = account.span.clone();
+        let callers = std::slice::from_ref(caller);
         let answered = self
-            .answer(caller, tool, arguments, progress, &mut account)
+            .answer(callers, tool, arguments, progress, &mut account)
             .instrument(span)
             .await;
         let reply = match answered {
-            Ok(reply) => reply,
+            Ok(mut replies) => replies.pop().expect("one caller gets one reply"),
             Err(refusal) => Reply::refused(&refusal),
         };
         account.close(&reply);
         (reply, account.usage)
     }
 
+    /// Calls a tool once and shapes its answer for each of these callers, in their order: what each would get. The callers
+    /// are of one tenant and one key, those of the first, who makes the call; none get nothing.
+    pub async fn preview(
+        &self,
+        callers: &[Caller],
+        tool: &Tool,
+        arguments: Map<String, Value>,
+    ) -> Vec<Reply> {
+        let Some(first) = callers.first() else {
+            return Vec::new();
+        };
+        let _running = Running::begin(&self.running);
+        let mut account = Account::open(self, first, tool);
+        let answered = self
+            .answer(callers, tool, arguments, None, &mut account)
+            .await;
+        let replies = answered
+            .unwrap_or_else(|refusal| callers.iter().map(|_| Reply::refused(&refusal)).collect());
+        account.close(&replies[0]);
+        replies
+    }
+
+    /// What decides over an answer.
+    fn shaping<'a>(&'a self, tool: &'a Tool, ask: &'a Ask, reader: Reader<'a>) -> Call<'a> {
+        Call {
+            policy: &tool.policy,
+            tool: &tool.facts,
+            ask,
+            signer: &self.signer,
+            budget: reader.budget,
+            gates: reader.gates,
+        }
+    }
+
+    /// Reads the arguments, waits for permits, runs the plugin, and shapes what it answered for each of the callers, of whom
+    /// the first one calls.
     async fn answer(
         &self,
-        caller: &Caller,
+        callers: &[Caller],
         tool: &Tool,
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
         account: &mut Account<'_>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Vec<Reply>, Refusal> {
+        let caller = &callers[0];
         let id = account.entry.call.clone();
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
-        let call = Call {
-            policy: &tool.policy,
-            tool: &tool.facts,
-            ask: &ask,
-            signer: &self.signer,
-            budget: self.budget(caller, &ask),
-        };
+        let readers: Vec<Reader<'_>> = callers
+            .iter()
+            .map(|caller| self.reader(caller, ask.max_tokens()))
+            .collect();
+        let call = self.shaping(tool, &ask, readers[0]);
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.plugin.limits().deadline;
@@ -286,48 +357,45 @@ impl Host {
             Some(tenant) => Some(tenant.admit(deadline).await?),
             None => None,
         };
-        if ask.kept_place().is_some() {
+        let replies = if ask.kept_place().is_some() {
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
-            let reply = self
-                .results
-                .page(&call, &caller.tenant, tool.intake_bytes)
+            let mut replies = Vec::with_capacity(readers.len());
+            for reader in &readers {
+                let call = self.shaping(tool, &ask, *reader);
+                let page = self.results.page(&call, &caller.tenant, tool.intake_bytes);
+                replies.push(page.await?);
+            }
+            replies
+        } else {
+            let patience = deadline.saturating_sub(begun.elapsed());
+            let permit = tool
+                .admission
+                .admit(&format!("plugin {}", tool.plugin.name()), patience)
                 .await?;
-            return Ok(self.remember_query(reply, &ask, tool, &id).await);
-        }
-        let patience = deadline.saturating_sub(begun.elapsed());
-        let permit = tool
-            .admission
-            .admit(&format!("plugin {}", tool.plugin.name()), patience)
-            .await?;
-        account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
-        let spool = self.results.spool().filter(|_| !ask.is_continuation());
-        let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-        let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
-            tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
-            account.usage = failed.usage;
-            failed.refusal
-        })?;
-        account.usage = called.usage;
-        tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-        // The plugin is done; what is left is the host's.
-        drop((permit, permit_of_tenant));
-        let origin = Origin {
-            tenant: &caller.tenant,
-            plugin: tool.plugin.name(),
+            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            let spool = self.results.spool().filter(|_| !ask.is_continuation());
+            let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
+            let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
+                tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
+                account.usage = failed.usage;
+                failed.refusal
+            })?;
+            account.usage = called.usage;
+            tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
+            // The plugin is done; what is left is the host's.
+            drop((permit, permit_of_tenant));
+            let origin = Origin {
+                tenant: &caller.tenant,
+                plugin: tool.plugin.name(),
+            };
+            self.results
+                .shape_each(called.intake, &call, &readers, origin)
+                .await
         };
-        let reply = self.results.shape(called.intake, &call, origin).await;
-        Ok(self.remember_query(reply, &ask, tool, &id).await)
-    }
-
-    fn budget(&self, caller: &Caller, ask: &Ask) -> Budget {
-        let (key, org) = self.tenants.budgets(caller);
-        BudgetSources {
-            input: ask.max_tokens(),
-            key: key.tokens,
-            org,
-            ..Default::default()
+        for reply in &replies {
+            self.remember_query(reply, &ask, tool, &id).await;
         }
-        .resolve()
+        Ok(replies)
     }
 
     /// Reads a page of a kept result as a resource: facts and body as a call of its tool would have them, from its first
@@ -361,12 +429,10 @@ impl Host {
                 has_structured_copy: false,
                 ..tool.facts.clone()
             };
+            let reader = self.reader(caller, ask.max_tokens());
             let call = Call {
-                policy: &tool.policy,
                 tool: &facts,
-                budget: self.budget(caller, &ask),
-                ask: &ask,
-                signer: &self.signer,
+                ..self.shaping(&tool, &ask, reader)
             };
             self.results
                 .page(&call, &caller.tenant, tool.intake_bytes)
@@ -380,14 +446,13 @@ impl Host {
     }
 
     /// Keeps the query of a reply's cursor, where the cursor is too short to carry it.
-    async fn remember_query(&self, reply: Reply, ask: &Ask, tool: &Tool, id: &str) -> Reply {
+    async fn remember_query(&self, reply: &Reply, ask: &Ask, tool: &Tool, id: &str) {
         if let Some(cursor) = reply.next_after()
             && !self.signer.carries_query(cursor)
             && let Err(error) = self.queries.remember(cursor, ask.arguments()).await
         {
             tracing::warn!(tool = tool.name(), call = id, %error, "a long query is not kept; its caller has to repeat it");
         }
-        reply
     }
 
     /// The arguments of a call with the query that its cursor continues, where the cursor is too short to carry it. What

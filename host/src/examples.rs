@@ -32,6 +32,9 @@ pub struct Case {
     /// Calls after the first: `"next"` is the call that the reply before it offers, everything else is arguments.
     #[serde(default)]
     pub then: Vec<String>,
+    /// What the calling program calls itself; absent for one that nothing is known of.
+    #[serde(default)]
+    pub client: Option<String>,
     /// Lines that the test's own config file gets.
     #[serde(default)]
     pub config: String,
@@ -124,6 +127,10 @@ impl Case {
 
     /// Makes the calls, one after the other.
     pub async fn run(&self, host: &Host) -> anyhow::Result<Vec<Step>> {
+        let caller = Caller {
+            client: self.client.clone(),
+            ..Caller::default()
+        };
         let mut steps: Vec<Step> = Vec::new();
         for call in
             std::iter::once(self.arguments.as_str()).chain(self.then.iter().map(String::as_str))
@@ -135,7 +142,7 @@ impl Case {
                 })?,
             };
             let (reply, usage) = host
-                .measure_named(&Caller::default(), &self.tool, arguments.clone())
+                .measure_named(&caller, &self.tool, arguments.clone())
                 .await;
             steps.push(Step {
                 arguments,

@@ -17,6 +17,7 @@
 //! | [`metrics`], [`telemetry`] | numbers for Prometheus; log lines and OTLP traces | |
 //! | [`queries`] | queries that are too long for their cursors | |
 //! | [`results`] | complete results: kept, read page by page, linked | MCP, HTTP |
+//! | [`client`] | what is known of client programs, as data | what a reply is |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -35,6 +36,7 @@ pub mod app;
 pub mod call;
 pub mod catalog;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod contract;
 pub mod examples;

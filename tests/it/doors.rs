@@ -16,7 +16,7 @@ pub(crate) fn folder(config: &str) -> TempDir {
     folder
 }
 
-fn run(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(folder: &TempDir, arguments: &[&str]) -> (i32, String, String) {
     let output = plimsoll()
         .args(arguments)
         .env("PLIMSOLL_LOG", "warn")

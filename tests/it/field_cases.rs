@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use plimsoll::app::App;
+use plimsoll::call::Caller;
 use plimsoll::config::Config;
 use plimsoll::sandbox::{DEFAULT_DEADLINE, MAX_DEADLINE};
 use plimsoll::shape::{Code, tokens};
@@ -193,7 +194,7 @@ async fn l11_initialize_is_answered_before_any_plugin_is_compiled() {
     assert_eq!(answer.status(), 200);
     let answer = message_of(&answer.text().await.unwrap());
     assert_eq!(answer["result"]["serverInfo"]["name"], "plimsoll");
-    assert_eq!(host.host().catalog().tools().count(), 0);
+    assert_eq!(host.host().catalog(&Caller::default()).tools().count(), 0);
     // The listing waits for the plugins, since a client would take an empty one for the whole.
     let params = json!({"_meta": crate::doors::modern()});
     let listing = ask("2026-07-28", "tools/list", params);

@@ -7,6 +7,7 @@ use plimsoll::app::App;
 use plimsoll::call::Caller;
 use plimsoll::catalog::Registry;
 use plimsoll::config::Config;
+use plimsoll::tenant::SINGLE_TENANT;
 use plimsoll::watch;
 use serde_json::{Map, json};
 use tempfile::TempDir;
@@ -153,8 +154,12 @@ async fn start(config: &Config) -> (Vec<String>, usize, Duration) {
     let mut registry = Registry::new(sandbox.clone());
     let problems = registry.reconcile(config).await;
     assert!(problems.is_empty(), "{problems:?}");
-    let catalog = registry.catalog(262_144).unwrap();
-    let names = catalog.tools().map(|tool| tool.name().to_owned()).collect();
+    let catalogs = registry.catalogs(config, 262_144).unwrap();
+    let names = catalogs
+        .of(SINGLE_TENANT)
+        .tools()
+        .map(|tool| tool.name().to_owned())
+        .collect();
     (names, sandbox.compilations().unwrap(), begun.elapsed())
 }
 

@@ -11,6 +11,7 @@
 mod authors;
 mod battery;
 mod cases;
+mod client_profiles;
 mod clients;
 mod contract;
 mod doors;

@@ -27,6 +27,54 @@ fn the_config_reference_is_the_generated_one() {
 }
 
 #[test]
+fn the_table_of_client_programs_is_the_generated_one() {
+    let file = root().join("README.md");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (begin, end) = ("<!-- clients -->\n", "<!-- end of clients -->");
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
+    let expected = plimsoll::client::reference();
+    if std::env::var_os("PLIMSOLL_BLESS").is_some() {
+        std::fs::write(&file, format!("{before}{begin}{expected}{end}{after}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        found, expected,
+        "run PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it client_programs"
+    );
+}
+
+#[test]
+fn the_preview_of_the_readme_is_what_comes() {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, rest) = text
+        .split_once("$ plimsoll preview fleet_show --args '")
+        .unwrap();
+    let (arguments, rest) = rest.split_once("'\n").unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let folder = crate::doors::folder(&fleet());
+    let (code, out, error) =
+        crate::doors::run(&folder, &["preview", "fleet_show", "--args", arguments]);
+    assert_eq!(code, 0, "{error}");
+    // Sizes are those of the cursor as well, which is another one in every installation.
+    let cells = |line: &str| {
+        let cells: Vec<String> = line
+            .split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .map(str::to_owned)
+            .collect();
+        [&cells[..3], &cells[5..]].concat()
+    };
+    let found: Vec<Vec<String>> = out.lines().map(cells).collect();
+    let shown: Vec<&str> = shown.lines().filter(|line| *line != "…").collect();
+    assert!(shown.len() >= 4);
+    for line in shown {
+        assert!(found.contains(&cells(line)), "{line} is not in\n{out}");
+    }
+}
+
+#[test]
 fn every_refusal_is_in_the_table_with_its_status() {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let table = text

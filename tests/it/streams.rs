@@ -197,7 +197,9 @@ fn killed_fifty_times_in_the_middle_of_everything_the_next_start_is_clean() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert!(
-        left.iter().all(|name| ["code", "results", "spool"].iter().any(|known| name == known)
+        left.iter().all(|name| ["code", "results", "spool"]
+            .iter()
+            .any(|known| name == known)
             || name.to_string_lossy().starts_with("plimsoll.db")),
         "{left:?}"
     );

@@ -48,7 +48,7 @@ impl Subject {
                 let mut intake = Intake::new(&self.policy, &ask, INTAKE_BYTES);
                 hand_over(&mut intake);
                 let budget = BudgetSources { input: ask.max_tokens(), ..Default::default() }.resolve();
-                shape(intake, &Call { policy: &self.policy, tool: &self.facts, ask: &ask, signer: &self.signer, budget })
+                shape(intake, &Call { policy: &self.policy, tool: &self.facts, ask: &ask, signer: &self.signer, budget, gates: None })
             }
         };
         check(&reply);

@@ -257,6 +257,10 @@ fn publish(
         &names,
     )
     .map_err(|message| anyhow!(message))?;
+    let policy = match &overrides.cells {
+        Some(cells) => policy.with_cells(&cells.policy()?),
+        None => policy,
+    };
     let input = schema::publish(declared.input, &policy);
     let narrowing = schema::narrowing(&input, &required, &policy);
     let own_limit = schema::own_limit(&input, &policy);

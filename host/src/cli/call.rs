@@ -10,25 +10,34 @@ use serde_json::{Map, Value};
 use super::{CallerArguments, ConfigArgument, Exit};
 use crate::app::App;
 use crate::config::Config;
+use crate::shape::Reply;
 
 #[derive(Debug, Args)]
 pub(super) struct Call {
+    #[command(flatten)]
+    what: What,
+}
+
+/// What is called, and with which configuration.
+#[derive(Debug, Args)]
+pub(super) struct What {
     /// The tool
-    tool: String,
+    pub(super) tool: String,
     /// Its arguments, a JSON object; `-` reads them from standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
     #[command(flatten)]
     config: ConfigArgument,
     #[command(flatten)]
-    caller: CallerArguments,
+    pub(super) caller: CallerArguments,
     /// A component file to call without a config file; it is granted nothing
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     plugin: Option<PathBuf>,
 }
 
-impl Call {
-    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+impl What {
+    /// The host that is called, and the arguments.
+    pub(super) async fn open(&self) -> anyhow::Result<(App, Map<String, Value>)> {
         let config = match &self.plugin {
             Some(component) => Config::of_component(component)?,
             None => self.config.read()?,
@@ -37,16 +46,25 @@ impl Call {
             std::io::read_to_string(std::io::stdin())
                 .context("reading the arguments from standard input")?
         } else {
-            self.args
+            self.args.clone()
         };
         let arguments: Map<String, Value> =
             match serde_json::from_str(&text).context("`--args` must be a JSON object")? {
                 Value::Object(arguments) => arguments,
                 other => bail!("`--args` must be a JSON object, found: {other}"),
             };
-        let app = App::start(config).await?;
-        let caller = self.caller.caller(&app)?;
-        let reply = app.host.call_named(&caller, &self.tool, arguments).await;
+        Ok((App::start(config).await?, arguments))
+    }
+}
+
+impl Call {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        let (app, arguments) = self.what.open().await?;
+        let caller = self.what.caller.caller(&app)?;
+        let reply = app
+            .host
+            .call_named(&caller, &self.what.tool, arguments)
+            .await;
         app.close().await;
         if reply.refusal().is_some() {
             writeln!(std::io::stderr().lock(), "{}", reply.body())?;
@@ -56,13 +74,7 @@ impl Call {
         let mut out = std::io::stdout().lock();
         // The body is the handler's bytes: nothing is added, not even a line break.
         out.write_all(reply.body().as_bytes())?;
-        for attachment in reply.attachments() {
-            writeln!(
-                std::io::stderr().lock(),
-                "attachment: {}",
-                describe(attachment)
-            )?;
-        }
+        say_attachments(&reply)?;
         out.flush()?;
         // No server runs here that would do it now and then.
         if let Err(error) = app.host.results().sweep().await {
@@ -70,6 +82,18 @@ impl Call {
         }
         Ok(Exit::Success)
     }
+}
+
+/// Names the attachments of a reply on standard error.
+pub(super) fn say_attachments(reply: &Reply) -> std::io::Result<()> {
+    for attachment in reply.attachments() {
+        writeln!(
+            std::io::stderr().lock(),
+            "attachment: {}",
+            describe(attachment)
+        )?;
+    }
+    Ok(())
 }
 
 fn describe(attachment: &crate::contract::Attachment) -> String {

@@ -43,6 +43,7 @@ fn effective(app: &App) -> String {
         Some(tokens) => out.line("result_tokens", tokens, config.result_tokens.source),
         None => out.line("result_tokens", "none", config.result_tokens.source),
     }
+    out.setting("client_profiles", &config.client_profiles);
     out.line(
         "allowed_hosts",
         config.allowed_hosts.value.join(", "),
@@ -246,6 +247,11 @@ impl Lines {
         self.line("default_limit", default_limit, source("page"));
         self.line("max_limit", max_limit, source("page"));
         self.line("cap_bytes", policy.cap_bytes(), source("cap_bytes"));
+        let cells = match policy.cells().describe() {
+            nothing if nothing.is_empty() => String::from("as they are"),
+            cells => cells,
+        };
+        self.line("cells", cells, source("cells"));
         let published: Vec<&str> = HostArgument::ALL
             .into_iter()
             .filter_map(|argument| policy.published(argument))

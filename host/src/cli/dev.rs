@@ -82,6 +82,7 @@ impl Dev {
                     tool: tool.name().to_owned(),
                     arguments: example.arguments.clone(),
                     then: Vec::new(),
+                    client: None,
                     config: String::new(),
                 };
                 let steps = case.run(&app.host).await?;

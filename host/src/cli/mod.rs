@@ -7,6 +7,7 @@ mod dev;
 mod inspect;
 mod keys;
 mod new;
+mod preview;
 mod serve;
 mod tenants;
 mod usage;
@@ -54,6 +55,8 @@ enum Command {
     Serve(serve::Serve),
     /// Call one tool: the body goes to standard output, the facts to standard error
     Call(call::Call),
+    /// Call one tool and show what each client program would get of its answer, side by side
+    Preview(preview::Preview),
     /// Show what a component file is, imports, would need granted, and offers
     Inspect(inspect::Inspect),
     /// Make a folder with a new plugin
@@ -105,7 +108,7 @@ struct CallerArguments {
     key: Option<String>,
     /// The client program that calls, by the name it gives itself
     #[arg(long, value_name = "NAME")]
-    client: Option<String>,
+    pub(super) client: Option<String>,
 }
 
 impl CallerArguments {
@@ -126,6 +129,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Serve(serve) => serve.run().await,
         Command::Call(call) => call.run().await,
+        Command::Preview(preview) => preview.run().await,
         Command::Inspect(inspect) => inspect.run().await,
         Command::New(new) => new.run(),
         Command::Build(build) => build.run().await,

@@ -22,6 +22,8 @@ pub struct File {
     pub plugins_folder: Option<PathBuf>,
     /// Token budget (o200k) of an answer whose caller passes no `max_tokens`. Absent: no budget.
     pub result_tokens: Option<u64>,
+    /// Whether what is known of client programs applies: their default budgets, and the sizes at which they cut results.
+    pub client_profiles: Option<bool>,
     /// Host names, beside the loopback ones, under which clients may reach the MCP endpoint.
     pub allowed_hosts: Option<Vec<String>>,
     /// Origins, beside the loopback ones, from which browsers may call the MCP endpoint.
@@ -252,9 +254,30 @@ pub struct ToolFile {
     pub max_limit: Option<u32>,
     /// A reply of this many bytes or more is refused.
     pub cap_bytes: Option<u32>,
+    /// What is taken out of the values of its rows.
+    pub cells: Option<CellsFile>,
     /// Arguments of the host for this tool: another name, or `false` to switch one off.
     #[serde(default)]
     pub arguments: BTreeMap<String, Switch<String>>,
+}
+
+/// What is taken out of the values of rows, whatever the caller asks for.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CellsFile {
+    /// Paths of fields that are taken out, with everything in them.
+    #[serde(default)]
+    pub drop: Vec<String>,
+    /// Paths of fields whose values are replaced by `"[masked]"`.
+    #[serde(default)]
+    pub mask: Vec<String>,
+    /// Whether `data:` URIs and base64 are replaced by their type and size.
+    #[serde(default)]
+    pub replace_data: bool,
+    /// Data of so many characters or fewer stays.
+    pub replace_data_chars: Option<u32>,
+    /// A text of more characters is shortened to so many, with a mark that says how long it was.
+    pub max_cell_chars: Option<u32>,
 }
 
 /// A value, or `false`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-pub use file::{File, ToolFile};
+pub use file::{CellsFile, File, ToolFile};
 use file::{HorizonFile, LimitsFile, PluginFile, Switch};
 pub use reference::reference;
 pub use results::{DEFAULT_KEEP_SECONDS, DEFAULT_TENANT_BYTES, ResultsConfig};
@@ -27,7 +27,8 @@ use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
 use crate::contract;
 use crate::sandbox::{Grants, Limits, MAX_DEADLINE};
 use crate::shape::{
-    DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT, HostArgument, MAX_LIMIT, MIN_CAP_BYTES,
+    CellPolicy, DEFAULT_CAP_BYTES, DEFAULT_DATA_CHARS, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT,
+    HostArgument, MAX_LIMIT, MIN_CAP_BYTES,
 };
 use crate::store::Location;
 
@@ -211,6 +212,8 @@ pub struct Config {
     pub plugins_folder: Setting<PathBuf>,
     /// Token budget of answers.
     pub result_tokens: Setting<Option<u64>>,
+    /// Whether what is known of client programs applies.
+    pub client_profiles: Setting<bool>,
     /// Further host names of the MCP endpoint.
     pub allowed_hosts: Setting<Vec<String>>,
     /// Further origins of the MCP endpoint.
@@ -323,6 +326,7 @@ impl Config {
                     value: Some(tokens),
                     source: Source::File,
                 }),
+            client_profiles: Setting::or(file.client_profiles, &Setting::default(true)),
             allowed_hosts: Setting::or(file.allowed_hosts, &Setting::default(Vec::new())),
             allowed_origins: Setting::or(file.allowed_origins, &Setting::default(Vec::new())),
             ledger_days: Setting::or(file.ledger_days, &Setting::default(DEFAULT_LEDGER_DAYS)),
@@ -344,6 +348,7 @@ impl Config {
             && self.public_url == other.public_url
             && self.results == other.results
             && self.result_tokens == other.result_tokens
+            && self.client_profiles == other.client_profiles
             && self.allowed_hosts == other.allowed_hosts
             && self.allowed_origins == other.allowed_origins
             && self.store == other.store
@@ -424,6 +429,9 @@ fn check_tool(tool: &ToolFile) -> anyhow::Result<()> {
         );
     }
     tool.argument_names().map(drop)?;
+    tool.cells
+        .iter()
+        .try_for_each(|cells| cells.policy().map(drop))?;
     if let Some(Switch::Value(horizon)) = &tool.horizon {
         horizon.accepted()?;
     }
@@ -437,6 +445,33 @@ impl HorizonFile {
             (None, Some(hidden)) => Ok(contract::Accepted::NoneOf(hidden.clone())),
             _ => bail!("`horizon` takes exactly one of `live` and `hidden`"),
         }
+    }
+}
+
+impl CellsFile {
+    /// As the stages take it.
+    pub fn policy(&self) -> anyhow::Result<CellPolicy> {
+        if let Some(chars) = self.replace_data_chars
+            && !self.replace_data
+        {
+            bail!(
+                "`cells.replace_data_chars` is {chars}, and `replace_data` is not true: expected both or none"
+            );
+        }
+        let numbers = [
+            ("replace_data_chars", self.replace_data_chars),
+            ("max_cell_chars", self.max_cell_chars),
+        ];
+        if let Some((name, _)) = numbers.iter().find(|(_, chars)| *chars == Some(0)) {
+            bail!(
+                "`cells.{name}` must be at least 1, found 0; leave it out to leave cells as they are"
+            );
+        }
+        let data_chars = self
+            .replace_data
+            .then_some(self.replace_data_chars.unwrap_or(DEFAULT_DATA_CHARS));
+        CellPolicy::new(&self.drop, &self.mask, data_chars, self.max_cell_chars)
+            .map_err(|message| anyhow::anyhow!("`cells`: {message}"))
     }
 }
 
@@ -545,6 +580,9 @@ impl ToolFile {
             overridden.push("cap_bytes");
             shape.cap_bytes = Some(cap);
         }
+        if self.cells.is_some() {
+            overridden.push("cells");
+        }
         Ok((shape, overridden))
     }
 }
@@ -571,6 +609,7 @@ mod tests {
         assert_eq!(config.limits.cap_bytes.value, 262_144);
         assert_eq!(config.limits.intake_bytes.value, 67_108_864);
         assert_eq!(config.result_tokens.value, None);
+        assert!(config.client_profiles.value);
         assert_eq!(config.limits.fuel.source, Source::Default);
     }
 
@@ -633,6 +672,18 @@ mod tests {
             (
                 "[plugins.a.tools.t.horizon]\nfield = \"s\"\nexcluded = \"x\"",
                 "`horizon` takes exactly one of `live` and `hidden`",
+            ),
+            (
+                "[plugins.a.tools.t.cells]\ndrop = [\"a..b\"]",
+                "`cells`: drop: `a..b` is not a path: expected names joined by single dots",
+            ),
+            (
+                "[plugins.a.tools.t.cells]\nmax_cell_chars = 0",
+                "`cells.max_cell_chars` must be at least 1, found 0; leave it out to leave cells as they are",
+            ),
+            (
+                "[plugins.a.tools.t.cells]\nreplace_data_chars = 9",
+                "`cells.replace_data_chars` is 9, and `replace_data` is not true: expected both or none",
             ),
             ("[plugins.a]\ncomponet = \"x\"", "unknown field `componet`"),
         ];

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::results::DEFAULT_FOLDER;
 use super::{
-    DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE,
-    DEFAULT_TENANT_BYTES, File, PluginLimits,
+    DEFAULT_DATA_CHARS, DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE,
+    DEFAULT_STATE, DEFAULT_TENANT_BYTES, File, PluginLimits,
 };
 use crate::shape::DEFAULT_INTAKE_BYTES;
 use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE};
@@ -28,6 +28,7 @@ pub fn reference() -> String {
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
+        ("`[plugins.NAME.tools.TOOL.cells]`", "", "CellsFile"),
         ("`horizon = { … }`", "", "HorizonFile"),
         ("`columns = [{ … }]`", "", "ColumnFile"),
         ("`[tenants.NAME]`", "", "TenantFile"),
@@ -113,9 +114,11 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("ResultsFile", _, "max_bytes") => DEFAULT_INTAKE_BYTES.to_string(),
         ("ResultsFile", _, "tenant_bytes") => DEFAULT_TENANT_BYTES.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
-        ("PluginFile", _, "clock" | "random") | ("FileGrantFile", _, "write") => {
-            String::from("false")
-        }
+        ("PluginFile", _, "clock" | "random")
+        | ("FileGrantFile", _, "write")
+        | ("CellsFile", _, "replace_data") => String::from("false"),
+        ("File", _, "client_profiles") => String::from("true"),
+        ("CellsFile", _, "replace_data_chars") => DEFAULT_DATA_CHARS.to_string(),
         _ => String::new(),
     }
 }

@@ -9,7 +9,7 @@ use super::stored::{Description, Head};
 use super::{Entry, Results, TenantFolder, now};
 use crate::queries;
 use crate::results::Grant;
-use crate::shape::{Call, Intake, Keep, NotKept, Reply, ResultId, shape, shape_again};
+use crate::shape::{Call, Intake, Keep, NotKept, Reader, Reply, ResultId, shape_each};
 
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -42,11 +42,17 @@ struct Candidate {
 }
 
 impl Results {
-    /// Shapes an answer, and keeps it where rows of it are left out. A reply never points to what is not there: where
-    /// keeping fails, the answer is shaped again as one that is not kept.
-    pub async fn shape(&self, mut intake: Intake, call: &Call<'_>, origin: Origin<'_>) -> Reply {
-        let Some(candidate) = self.candidate(&mut intake, call, origin) else {
-            return shape(intake, call);
+    /// Shapes an answer for each reader, and keeps it where rows of it are left out for one. A reply never points to what is
+    /// not there: where keeping fails, the answer is shaped again as one that is not kept.
+    pub async fn shape_each(
+        &self,
+        mut intake: Intake,
+        call: &Call<'_>,
+        readers: &[Reader<'_>],
+        origin: Origin<'_>,
+    ) -> Vec<Reply> {
+        let Some(candidate) = self.candidate(&mut intake, call, readers, origin) else {
+            return shape_each(&mut intake, call, readers);
         };
         let link = self.links.address(&Grant {
             tenant: candidate.tenant,
@@ -58,26 +64,30 @@ impl Results {
             start: candidate.head.start(),
             link,
         }));
-        let reply = shape_again(&mut intake, call);
-        if reply.complete().is_none() {
-            return reply;
+        let mut replies = shape_each(&mut intake, call, readers);
+        if replies.iter().all(|reply| reply.complete().is_none()) {
+            return replies;
         }
         if let Err(error) = self.keep(candidate, &mut intake).await {
             tracing::warn!(tool = call.tool.name, "a result is not kept: {error:#}");
             intake.decide(Err(NotKept::Failed));
-            intake.attachments = reply.into_attachments();
-            return shape_again(&mut intake, call);
+            intake.attachments = replies
+                .pop()
+                .map(Reply::into_attachments)
+                .unwrap_or_default();
+            return shape_each(&mut intake, call, readers);
         }
-        reply
+        replies
     }
 
     fn candidate(
         &self,
         intake: &mut Intake,
         call: &Call<'_>,
+        readers: &[Reader<'_>],
         origin: Origin<'_>,
     ) -> Option<Candidate> {
-        let (kind, counts) = intake.complete(call.budget.tokens)?;
+        let (kind, counts) = intake.complete(call, readers)?;
         let (prefix, suffix) = intake.envelope();
         if prefix.len() + suffix.len() >= call.policy.cap_bytes as usize {
             // No page of it could ever be sent.

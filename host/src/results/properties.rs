@@ -11,8 +11,8 @@ use super::{Origin, Results, Store, TenantFolder};
 use crate::config::Config;
 use crate::contract::{Accepted, Horizon, RowSource, Shape};
 use crate::shape::{
-    Ask, BudgetSources, Call, DEFAULT_INTAKE_BYTES, Intake, KeptKind, Policy, Reply, Signer,
-    ToolFacts, json as scan, undeclared,
+    Ask, BudgetSources, Call, DEFAULT_INTAKE_BYTES, Intake, KeptKind, Policy, Reader, Reply,
+    Signer, ToolFacts, json as scan, undeclared,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -173,6 +173,7 @@ async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> 
         ask: &ask,
         signer: &signer,
         budget: sources.resolve(),
+        gates: None,
     };
     if ask.kept_place().is_some() {
         return results
@@ -190,7 +191,12 @@ async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> 
         tenant: "acme",
         plugin: "p",
     };
-    results.shape(intake, &call, origin).await
+    let reader = Reader {
+        budget: call.budget,
+        gates: call.gates,
+    };
+    let mut replies = results.shape_each(intake, &call, &[reader], origin).await;
+    replies.pop().unwrap()
 }
 
 async fn check(case: Case) {

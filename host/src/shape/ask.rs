@@ -216,6 +216,14 @@ impl Ask {
                 )
             })
         });
+        let withheld = policy
+            .withheld_filters
+            .iter()
+            .filter(|name| arguments.get(*name).is_some_and(|value| !value.is_null()));
+        wrong.extend(withheld.map(|name| Field {
+            name: name.clone(),
+            message: format!("{name} selects by a field that is withheld here: leave it out"),
+        }));
         if !wrong.is_empty() {
             return Err(Refusal::invalid_arguments(wrong));
         }

@@ -6,8 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::DEFAULT_INTAKE_BYTES;
 use super::ask::Ask;
+use super::cells::CellPolicy;
 use super::cursor::Signer;
 use super::fit::BudgetSources;
+use super::gates::Gates;
 use super::intake::Intake;
 use super::pipeline::{Call, OwnLimit, ToolFacts, shape};
 use super::policy::{HostArgument, Policy, undeclared};
@@ -18,15 +20,17 @@ use crate::contract::{
 };
 
 /// A tool to call: its shape, and what else the stages know of it.
-struct Tool {
-    shape: Shape,
-    own: Vec<&'static str>,
-    names: BTreeMap<HostArgument, Option<String>>,
-    facts: ToolFacts,
-    intake_bytes: usize,
+pub(super) struct Tool {
+    pub(super) shape: Shape,
+    pub(super) own: Vec<&'static str>,
+    pub(super) names: BTreeMap<HostArgument, Option<String>>,
+    pub(super) facts: ToolFacts,
+    pub(super) intake_bytes: usize,
+    pub(super) gates: Option<Gates>,
+    pub(super) cells: CellPolicy,
 }
 
-fn tool(shape: Shape) -> Tool {
+pub(super) fn tool(shape: Shape) -> Tool {
     Tool {
         shape,
         own: vec!["state", "topic"],
@@ -38,6 +42,8 @@ fn tool(shape: Shape) -> Tool {
             has_structured_copy: false,
         },
         intake_bytes: DEFAULT_INTAKE_BYTES,
+        gates: None,
+        cells: CellPolicy::default(),
     }
 }
 
@@ -49,11 +55,13 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 impl Tool {
-    fn policy(&self) -> Policy {
-        Policy::new(&self.shape, 262_144, &self.own, &self.names).unwrap()
+    pub(super) fn policy(&self) -> Policy {
+        Policy::new(&self.shape, 262_144, &self.own, &self.names)
+            .unwrap()
+            .with_cells(&self.cells)
     }
 
-    fn read(&self, arguments: Value) -> Result<Ask, Refusal> {
+    pub(super) fn read(&self, arguments: Value) -> Result<Ask, Refusal> {
         Ask::read(
             &self.policy(),
             &Signer::new([7; 32]),
@@ -65,7 +73,7 @@ impl Tool {
     }
 
     /// Calls the tool; `answer` is what the plugin does.
-    fn call(&self, arguments: Value, answer: impl FnOnce(&mut Intake)) -> Reply {
+    pub(super) fn call(&self, arguments: Value, answer: impl FnOnce(&mut Intake)) -> Reply {
         let policy = self.policy();
         let ask = match self.read(arguments) {
             Ok(ask) => ask,
@@ -84,16 +92,17 @@ impl Tool {
             ask: &ask,
             signer: &Signer::new([7; 32]),
             budget,
+            gates: self.gates.as_ref(),
         };
         shape(intake, &call)
     }
 
-    fn document(&self, arguments: Value, document: &str) -> Reply {
+    pub(super) fn document(&self, arguments: Value, document: &str) -> Reply {
         self.call(arguments, |intake| intake.document(document.as_bytes()))
     }
 
     /// The message of a call that is refused.
-    fn refused(&self, arguments: Value, document: &str) -> (String, String) {
+    pub(super) fn refused(&self, arguments: Value, document: &str) -> (String, String) {
         let reply = self.document(arguments, document);
         assert!(reply.refusal().is_some(), "{}", reply.body());
         let refusal = json_of(reply.body());
@@ -104,11 +113,11 @@ impl Tool {
     }
 }
 
-fn json_of(text: &str) -> Value {
+pub(super) fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn notices(reply: &Reply) -> Vec<String> {
+pub(super) fn notices(reply: &Reply) -> Vec<String> {
     let facts = json_of(reply.facts());
     facts["notices"]
         .as_array()
@@ -118,7 +127,7 @@ fn notices(reply: &Reply) -> Vec<String> {
         .collect()
 }
 
-fn streams() -> Shape {
+pub(super) fn streams() -> Shape {
     let column = |name: &str, field: &str| Column {
         name: name.into(),
         field: field.into(),

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::cursor::Cursor;
 use super::format::{self, Page};
+use super::gates::{Copy, Reached, Size, Unit};
 use super::intake::{Intake, Kept, Kind};
 use super::json;
 use super::pipeline::Call;
 use super::policy::HostArgument;
-use super::refusal::{Code, Payload, PayloadShape, Refusal, shorten};
+use super::refusal::{Code, Payload, PayloadGate, PayloadShape, Refusal, shorten};
 use crate::contract::Attachment;
 
 /// How many fields a refusal names as the heaviest, and how much of each name.
@@ -34,10 +35,38 @@ pub(super) struct Refused<'a> {
     pub(super) bytes: usize,
     /// Bytes of its facts.
     pub(super) facts_bytes: usize,
-    /// Bytes of its attachments.
-    pub(super) attachment_bytes: usize,
+    /// Its attachments.
+    pub(super) attachments: &'a [Attachment],
     /// How often facts and body are sent.
     pub(super) copies: usize,
+    /// The structured copy among them.
+    pub(super) copy: Option<Copy>,
+    /// The gate of the client program that not even one row stays below; otherwise it is the cap that is reached.
+    pub(super) reached: Option<Reached>,
+}
+
+/// What a body may have, in every unit; none where nothing bounds it.
+struct Room([Option<usize>; 4]);
+
+impl Room {
+    fn of(&self, unit: Unit) -> Option<usize> {
+        self.0[unit as usize]
+    }
+
+    /// Bytes that fit whatever they are: a character or a token has a byte at least.
+    fn bytes(&self) -> usize {
+        [Unit::Bytes, Unit::Characters, Unit::Tokens]
+            .into_iter()
+            .filter_map(|unit| self.of(unit))
+            .min()
+            .unwrap_or(usize::MAX)
+    }
+
+    fn holds(&self, size: impl Fn(Unit) -> usize) -> bool {
+        Unit::ALL
+            .into_iter()
+            .all(|unit| self.of(unit).is_none_or(|room| size(unit) <= room))
+    }
 }
 
 /// Refuses an answer that is larger than what is taken in at all.
@@ -52,6 +81,7 @@ pub(super) fn not_taken_in(bytes: u64, intake: &Intake, call: &Call<'_>) -> Refu
         Payload {
             bytes,
             limit,
+            gate: None,
             shape: PayloadShape {
                 kind: "text",
                 count: None,
@@ -102,17 +132,30 @@ impl Refused<'_> {
             Kind::Text => ("text", String::from("The body is one piece.")),
             Kind::Empty => ("text", String::from("There is no body.")),
         };
+        let limit = match &self.reached {
+            None => format!(
+                "The response is {}{} bytes; the limit is {cap} bytes.",
+                if self.is_short { "more than " } else { "" },
+                self.bytes,
+            ),
+            Some(Reached { gate, found }) => {
+                let (client, unit, limit) = (&gate.client, gate.unit.name(), gate.limit);
+                let one = if self.kept.has_rows() && self.page.len() > 1 {
+                    " with one item alone"
+                } else {
+                    ""
+                };
+                format!(
+                    "The response is {found} {unit}{one}; {client} cuts results of {limit} {unit} or more."
+                )
+            }
+        };
         let mut message = format!(
-            "The response is {}{} bytes; the limit is {cap} bytes. It is refused, not truncated: no part of the body was \
-             returned. {body}",
-            if self.is_short { "more than " } else { "" },
-            self.bytes,
+            "{limit} It is refused, not truncated: no part of the body was returned. {body}"
         );
-        if self.attachment_bytes > 0 {
-            message.push_str(&format!(
-                " Its attachments are {} bytes.",
-                self.attachment_bytes
-            ));
+        let attachment_bytes: usize = self.attachments.iter().map(attachment_bytes).sum();
+        if attachment_bytes > 0 {
+            message.push_str(&format!(" Its attachments are {attachment_bytes} bytes."));
         }
         let has_rows = self.kept.has_rows();
         let next =
@@ -136,7 +179,18 @@ impl Refused<'_> {
             message,
             Payload {
                 bytes: self.bytes as u64,
-                limit: cap.into(),
+                limit: self
+                    .reached
+                    .as_ref()
+                    .map_or(cap.into(), |reached| reached.gate.limit),
+                gate: self
+                    .reached
+                    .as_ref()
+                    .map(|Reached { gate, found }| PayloadGate {
+                        client: gate.client.clone(),
+                        unit: gate.unit.name(),
+                        found: *found,
+                    }),
                 shape,
             },
             next,
@@ -144,27 +198,76 @@ impl Refused<'_> {
         )
     }
 
-    /// Bytes that a body may have.
-    fn room(&self) -> usize {
+    /// What a body may have, beside facts that may be longer than those of the page that was refused.
+    fn room(&self) -> Room {
         let arguments = Value::Object(self.call.ask.arguments.clone())
             .to_string()
             .len();
         let facts = self.facts_bytes + MORE_FACTS_BYTES + arguments;
+        let attachment_bytes: usize = self.attachments.iter().map(attachment_bytes).sum();
         let below_cap = self.call.policy.cap_bytes as usize - 1;
-        (below_cap.saturating_sub(self.attachment_bytes) / self.copies).saturating_sub(facts)
+        let bytes =
+            (below_cap.saturating_sub(attachment_bytes) / self.copies).saturating_sub(facts);
+        let Some(gates) = self.call.gates else {
+            return Room([Some(bytes), None, None, None]);
+        };
+        // Text becomes longer as a string of the structured copy: its quotes and line breaks are escaped there.
+        let copies = match self.copy {
+            Some(Copy::Text) => self.copies + 1,
+            _ => self.copies,
+        };
+        let attached = self
+            .attachments
+            .iter()
+            .fold(Size::default(), |size, attachment| {
+                size + gates.attached(attachment)
+            });
+        let below = |unit: Unit| {
+            let gate = gates.of(unit)?.saturating_sub(1);
+            let left = gate.saturating_sub(attached.get(unit)) as usize / copies;
+            // Facts are one line, and no more tokens than bytes.
+            Some(left.saturating_sub(if unit == Unit::Lines { 2 } else { facts }))
+        };
+        let [by_bytes, characters, lines, tokens] = Unit::ALL.map(below);
+        let bytes = by_bytes.map_or(bytes, |by_bytes| by_bytes.min(bytes));
+        Room([Some(bytes), characters, lines, tokens])
     }
 
     /// How many rows of a page fit.
     fn rows_that_fit(&self, page: &Page<'_>) -> usize {
         let room = self.room();
-        let mut content = 0;
+        let counts_tokens = room.of(Unit::Tokens).is_some();
+        let mut content = Size::default();
         let fitting = (1..=page.len()).take_while(|rows| {
-            content += page.row(rows - 1).len();
-            content + page.frame_bytes(*rows) <= room
+            let row = String::from_utf8_lossy(page.row(rows - 1));
+            // Tokens of rows may be a few more where they stand side by side.
+            let count = |row: &str| {
+                if counts_tokens && row.len() <= room.bytes().saturating_mul(16) {
+                    super::tokens::count(row) + 2
+                } else {
+                    row.len() as u64
+                }
+            };
+            content = content + Size::of(&row, count);
+            room.holds(|unit| {
+                let rows_alone = content.get(unit) as usize;
+                match unit {
+                    // Every row was counted with a line of its own.
+                    Unit::Lines => rows_alone + page.frame_breaks(*rows) - (rows - 1),
+                    _ => rows_alone + page.frame_bytes(*rows),
+                }
+            })
         });
         match fitting.last().unwrap_or(0) {
             // All of them go out as the handler's own document, which may have more around its rows.
-            rows if rows == page.len() && page.bytes_with(rows) > room => rows.saturating_sub(1),
+            rows if rows == page.len() && page.is_whole() && rows > 0 => {
+                let is_fitting =
+                    page.bytes_with(rows) <= room.of(Unit::Bytes).unwrap_or(usize::MAX) && {
+                        let body = Size::of(&page.body(rows), super::tokens::count);
+                        room.holds(|unit| body.get(unit) as usize)
+                    };
+                if is_fitting { rows } else { rows - 1 }
+            }
             rows => rows,
         }
     }
@@ -184,7 +287,7 @@ impl Refused<'_> {
             .map(|index| self.page.row(index).len())
             .max()?;
         let frame = self.page.frame_bytes(2);
-        let rows = self.room().checked_sub(frame)? as u64 / (largest as u64 + 2);
+        let rows = self.room().bytes().checked_sub(frame)? as u64 / (largest as u64 + 2);
         let rows = rows
             .min(own.max.unwrap_or(u64::MAX))
             .min(self.page.len() as u64 - 1);
@@ -279,7 +382,7 @@ impl Refused<'_> {
         let page = self.page;
         let has_rows = self.kept.has_rows();
         let frame = page.frame_bytes(page.len().min(1));
-        if has_rows && frame > self.room() {
+        if has_rows && frame > self.room().bytes() {
             return format!(" What is beside its rows is {} bytes.", page.frame_bytes(0));
         }
         if page.len() == 0 {
@@ -288,7 +391,7 @@ impl Refused<'_> {
         let first = page.row(0).len();
         let (rows, what) = if !has_rows {
             (1, String::from(" Its heaviest fields:"))
-        } else if first + frame > self.room() {
+        } else if self.reached.is_some() || first + frame > self.room().bytes() {
             (
                 1,
                 format!(" Its first item alone is {first} bytes; its heaviest fields:"),

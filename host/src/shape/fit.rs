@@ -1,6 +1,7 @@
 //! The fit stage: the token budget of an answer, and how many rows it lets through.
 
 use super::format::Page;
+use super::gates::Gates;
 use super::tokens;
 use crate::contract::BudgetSource;
 
@@ -16,18 +17,23 @@ pub struct Budget {
     pub source: BudgetSource,
 }
 
-/// How the budget of a key combines with the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What a key says about the budgets of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyMode {
+    /// The key's own size where it has one, else what applies without a key.
     #[default]
     Inherit,
+    /// No budget but the one that a call asks for itself.
     Off,
+    /// A call can tighten what the key or the tenant sets, and not widen it.
     Strict,
 }
 
 impl KeyMode {
+    /// All of them.
     pub const ALL: [Self; 3] = [Self::Inherit, Self::Off, Self::Strict];
 
+    /// The name in files and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inherit => "inherit",
@@ -36,15 +42,18 @@ impl KeyMode {
         }
     }
 
+    /// The mode of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.as_str() == name)
     }
 }
 
-/// The budget of a key.
+/// The key that the caller showed, as far as budgets are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeyBudget {
+    /// The key's own size.
     pub tokens: Option<u64>,
+    /// Its mode.
     pub mode: KeyMode,
 }
 
@@ -54,7 +63,7 @@ pub struct BudgetSources {
     /// `max_tokens` of the call.
     pub input: Option<u64>,
     /// The key that the caller showed.
-    pub key: Option<u64>,
+    pub key: KeyBudget,
     /// The tenant, or `result_tokens` of a host without tenants.
     pub org: Option<u64>,
     /// The default for the calling program.
@@ -62,27 +71,43 @@ pub struct BudgetSources {
 }
 
 impl BudgetSources {
-    /// The first source that says something decides; only the call's own word is raised to the minimum.
+    /// The first source that says something decides; only the call's own word is raised to the minimum. A key that is off
+    /// takes every source away but the call, and a strict one holds the call under what the key or the tenant sets.
     pub fn resolve(self) -> Budget {
-        let input = self.input.map(|tokens| tokens.max(MIN_BUDGET_TOKENS));
-        [
-            (input, BudgetSource::Input),
-            (self.key, BudgetSource::Key),
-            (self.org, BudgetSource::Org),
-            (self.client_default, BudgetSource::ClientDefault),
-        ]
-        .into_iter()
-        .find_map(|(tokens, source)| {
+        let said = |tokens: Option<u64>, source| {
             tokens.map(|tokens| Budget {
                 tokens: Some(tokens),
                 source,
             })
-        })
-        .unwrap_or(Budget {
+        };
+        let input = said(
+            self.input.map(|tokens| tokens.max(MIN_BUDGET_TOKENS)),
+            BudgetSource::Input,
+        );
+        let set = said(self.key.tokens, BudgetSource::Key).or(said(self.org, BudgetSource::Org));
+        let client_default = said(self.client_default, BudgetSource::ClientDefault);
+        let budget = match self.key.mode {
+            KeyMode::Inherit => input.or(set).or(client_default),
+            KeyMode::Off => input,
+            KeyMode::Strict => match (input, set) {
+                (Some(input), Some(set)) if set.tokens < input.tokens => Some(set),
+                (input, set) => input.or(set).or(client_default),
+            },
+        };
+        budget.unwrap_or(Budget {
             tokens: None,
             source: BudgetSource::None,
         })
     }
+}
+
+/// For whom an answer is shaped: what may differ between two readers of one answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    /// The token budget.
+    pub budget: Budget,
+    /// What the calling program takes of one result, where that is known.
+    pub gates: Option<&'a Gates>,
 }
 
 /// Tokens of the rows that may fit into `room` tokens beside everything else, row by row; of one row at least.
@@ -129,41 +154,145 @@ pub(crate) fn without(counts: &[u64], rows: usize, excess: u64) -> usize {
 mod tests {
     use super::*;
 
+    /// What the contract says, as rules over one combination, from the strongest to the weakest.
+    fn expected(
+        input: Option<u64>,
+        key: Option<u64>,
+        mode: KeyMode,
+        org: Option<u64>,
+        client: Option<u64>,
+    ) -> (Option<u64>, BudgetSource) {
+        // A call that asks for less than 2,000 tokens gets 2,000.
+        let asked = match input {
+            Some(few) if few < 2_000 => Some(2_000),
+            other => other,
+        };
+        // What an administrator has set for this key: its own size goes before the tenant's.
+        let (limit, who) = match (key, org) {
+            (Some(key), _) => (Some(key), BudgetSource::Key),
+            (None, Some(org)) => (Some(org), BudgetSource::Org),
+            (None, None) => (None, BudgetSource::None),
+        };
+        if mode == KeyMode::Off {
+            return match asked {
+                Some(asked) => (Some(asked), BudgetSource::Input),
+                None => (None, BudgetSource::None),
+            };
+        }
+        if let Some(asked) = asked {
+            let is_too_much = mode == KeyMode::Strict && limit.is_some_and(|limit| asked > limit);
+            return if is_too_much {
+                (limit, who)
+            } else {
+                (Some(asked), BudgetSource::Input)
+            };
+        }
+        if limit.is_some() {
+            return (limit, who);
+        }
+        match client {
+            Some(client) => (Some(client), BudgetSource::ClientDefault),
+            None => (None, BudgetSource::None),
+        }
+    }
+
     #[test]
-    fn the_first_source_that_speaks_decides_and_only_the_call_is_raised() {
-        // (input, key, org, client) and what comes of it.
+    fn every_combination_of_call_key_mode_tenant_and_client_has_its_size_and_source() {
+        let mut tried = 0;
+        for input in [None, Some(1), Some(1_999), Some(2_000), Some(50_000)] {
+            for key in [None, Some(500), Some(2_000), Some(20_000)] {
+                for mode in KeyMode::ALL {
+                    for org in [None, Some(800), Some(30_000)] {
+                        for client_default in [None, Some(9_500)] {
+                            let sources = BudgetSources {
+                                input,
+                                key: KeyBudget { tokens: key, mode },
+                                org,
+                                client_default,
+                            };
+                            let Budget { tokens, source } = sources.resolve();
+                            let expected = expected(input, key, mode, org, client_default);
+                            assert_eq!((tokens, source), expected, "{sources:?}");
+                            tried += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(tried, 5 * 4 * 3 * 3 * 2);
+        assert_eq!(
+            KeyMode::ALL.map(KeyMode::as_str),
+            ["inherit", "off", "strict"]
+        );
+    }
+
+    #[test]
+    fn what_the_combinations_mean_in_numbers() {
+        let strict = |tokens| KeyBudget {
+            tokens,
+            mode: KeyMode::Strict,
+        };
+        let off = KeyBudget {
+            tokens: Some(500),
+            mode: KeyMode::Off,
+        };
+        let own = |tokens| KeyBudget {
+            tokens,
+            mode: KeyMode::Inherit,
+        };
         let table = [
-            ((None, None, None, None), None, BudgetSource::None),
-            ((Some(1), None, None, None), Some(2000), BudgetSource::Input),
+            // (call, key, tenant, client) and what comes of it.
+            ((None, own(None), None, None), None, BudgetSource::None),
             (
-                (Some(1999), Some(9), Some(8), Some(7)),
-                Some(2000),
+                (Some(1), own(None), None, None),
+                Some(2_000),
                 BudgetSource::Input,
             ),
             (
-                (Some(2000), None, None, None),
-                Some(2000),
+                (Some(9_000), own(Some(500)), Some(8), Some(7)),
+                Some(9_000),
                 BudgetSource::Input,
             ),
             (
-                (Some(2001), Some(9), None, None),
-                Some(2001),
-                BudgetSource::Input,
-            ),
-            (
-                (None, Some(500), Some(8), Some(7)),
+                (None, own(Some(500)), Some(8), Some(7)),
                 Some(500),
                 BudgetSource::Key,
             ),
             (
-                (None, None, Some(8000), Some(7)),
-                Some(8000),
+                (None, own(None), Some(8), Some(7)),
+                Some(8),
                 BudgetSource::Org,
             ),
             (
-                (None, None, None, Some(9500)),
-                Some(9500),
+                (None, own(None), None, Some(7)),
+                Some(7),
                 BudgetSource::ClientDefault,
+            ),
+            ((None, off, Some(8), Some(7)), None, BudgetSource::None),
+            (
+                (Some(3_000), off, Some(8), Some(7)),
+                Some(3_000),
+                BudgetSource::Input,
+            ),
+            (
+                (Some(3_000), strict(Some(500)), Some(8_000), None),
+                Some(500),
+                BudgetSource::Key,
+            ),
+            (
+                (Some(9_000), strict(None), Some(8_000), None),
+                Some(8_000),
+                BudgetSource::Org,
+            ),
+            (
+                (Some(3_000), strict(None), Some(8_000), None),
+                Some(3_000),
+                BudgetSource::Input,
+            ),
+            (
+                (Some(9_000), strict(None), None, Some(7)),
+                Some(9_000),
+                BudgetSource::Input,
             ),
         ];
         for ((input, key, org, client_default), tokens, source) in table {

@@ -224,6 +224,19 @@ impl<'a> Page<'a> {
         self.head.len() + self.tail.len() + breaks + self.separator.len() * rows.saturating_sub(1)
     }
 
+    /// Line breaks of the body that are not in rows.
+    pub(crate) fn frame_breaks(&self, rows: usize) -> usize {
+        let in_parts = memchr::memchr_iter(b'\n', self.head).count()
+            + memchr::memchr_iter(b'\n', self.tail).count();
+        let around = if self.is_json { 2 } else { 1 };
+        in_parts + if rows == 0 { 0 } else { rows - 1 + around }
+    }
+
+    /// Whether all rows go out as the handler's own document.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// The body with its first `rows` rows. Every part of it came in as UTF-8.
     pub(crate) fn body(&self, rows: usize) -> String {
         if let Some(whole) = self.whole

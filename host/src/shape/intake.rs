@@ -3,9 +3,12 @@
 //! A document or a push of rows is read where it lies in the guest's memory, in one pass; only what is delivered is
 //! copied. Owns: the narrowing and paging of what comes, what is kept of it, and what was wrong with it.
 
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::ask::Ask;
+use super::cells::CellPolicy;
 use super::cursor::Cursor;
 use super::json;
 use super::keep::{Keep, NotKept};
@@ -14,6 +17,7 @@ use super::page::Window;
 use super::policy::{Policy, Rows};
 use super::rows::{self, Found};
 use super::select::Unseen;
+use super::touched::Touched;
 use crate::contract::{Attachment, Demand, PushDown};
 use crate::results::Spool;
 
@@ -104,6 +108,11 @@ pub struct Intake {
     pub(crate) rows_in: u64,
     pub(crate) bytes_in: u64,
     pub(crate) total: Option<u64>,
+    /// What is withheld of the rows before anything else looks at them, and what of it came.
+    cells: Arc<CellPolicy>,
+    pub(crate) withheld: Touched,
+    /// What was made smaller in each row of the page, once that was done.
+    pub(super) sized: Option<Vec<Touched>>,
     /// What makes the answer unusable.
     pub(crate) invalid: Option<String>,
     /// Bytes of a document, or of attachments, that are more than an answer may have.
@@ -150,6 +159,9 @@ impl Intake {
             rows_in: 0,
             bytes_in: 0,
             total: None,
+            cells: policy.cells.clone(),
+            withheld: Touched::default(),
+            sized: None,
             invalid: None,
             too_large: None,
             cursor: ask.cursor.clone().filter(|_| ask.key_behind().is_some()),
@@ -202,6 +214,14 @@ impl Intake {
                 document[error.valid_up_to()]
             ));
         }
+        let cells = self.cells.clone();
+        let document = match cells.privacy_of_document(document, &self.rows, &mut self.withheld) {
+            Ok(document) => document,
+            Err(error) => return self.fail(error),
+        };
+        let document = document.as_ref();
+        // The size of what is withheld would tell of it.
+        self.bytes_in = document.len() as u64;
         match rows::find(document, &self.rows) {
             Err(error) => self.fail(format!(
                 "the answer does not have the declared rows: {error}"
@@ -388,6 +408,20 @@ impl Intake {
 
     pub(super) fn push(&mut self, row: &[u8]) {
         let index = self.first_row + self.rows_in;
+        let mut row = Cow::Borrowed(row);
+        if self.cells.withholds() {
+            if json::validate(&row).is_err() {
+                return self.fail(format!(
+                    "row {index} is not valid JSON; where and why is not shown, since fields of this tool are withheld"
+                ));
+            }
+            row = self
+                .cells
+                .privacy(&row, &mut self.withheld)
+                .into_owned()
+                .into();
+        }
+        let row = row.as_ref();
         self.rows_in += 1;
         self.bytes_in += row.len() as u64;
         self.unseen.look(row);

@@ -6,9 +6,12 @@ use std::fmt;
 
 use super::ask::Ask;
 use super::cursor::Place;
+use super::fit::Reader;
+use super::gates::Gates;
 use super::intake::{Intake, Kept, Kind};
 use super::narrow::Narrow;
 use super::page::{Counts, Window};
+use super::pipeline::Call;
 use super::policy::Policy;
 use super::select::Unseen;
 use crate::results::Spool;
@@ -274,14 +277,18 @@ impl Intake {
 
     /// The account of the complete result, if this is an answer of which rows may be left out and whose every matching row
     /// was collected. `budget` is how many tokens a reply may have.
-    pub fn complete(&mut self, budget: Option<u64>) -> Option<(KeptKind, KeptCounts)> {
+    pub fn complete(
+        &mut self,
+        call: &Call<'_>,
+        readers: &[Reader<'_>],
+    ) -> Option<(KeptKind, KeptCounts)> {
         self.close();
         let kind = KeptKind::of(self.kept.kind)?;
         if self.invalid.is_some() || self.too_large.is_some() || !self.window.is_complete() {
             return None;
         }
         let counts = self.window.finish(self.total, &self.narrow).ok()?;
-        if !counts.has_more && !self.may_exceed(budget) {
+        if !counts.has_more && !readers.iter().any(|reader| self.may_exceed(call, reader)) {
             return None;
         }
         let spool = self.spool.as_ref()?;
@@ -304,9 +311,15 @@ impl Intake {
         Some((kind, counts))
     }
 
-    /// Whether the rows may be more tokens than the budget has. A token is a byte at least.
-    fn may_exceed(&self, budget: Option<u64>) -> bool {
-        budget.is_some_and(|budget| self.kept.bytes.len() as u64 + FACTS_BYTES > budget)
+    /// Whether the rows may be more than the budget has, or a gate of the calling program. A token is a byte at least.
+    fn may_exceed(&self, call: &Call<'_>, reader: &Reader<'_>) -> bool {
+        let gate = reader.gates.and_then(Gates::smallest);
+        let copies = if call.tool.has_structured_copy { 2 } else { 1 };
+        let bytes = (self.kept.bytes.len() as u64 + FACTS_BYTES) * copies;
+        [reader.budget.tokens, gate]
+            .into_iter()
+            .flatten()
+            .any(|room| bytes > room)
     }
 
     /// The document around the rows.

@@ -8,9 +8,14 @@ mod ask;
 #[cfg(test)]
 mod behaviour;
 mod cap;
+mod cells;
 mod cursor;
+mod data;
+mod edit;
 mod fit;
 mod format;
+mod gates;
+mod graphemes;
 mod intake;
 pub(crate) mod json;
 mod keep;
@@ -21,24 +26,29 @@ mod pipeline;
 mod policy;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod readers;
 mod receipt;
 mod refusal;
 mod reply;
 mod rows;
 mod select;
 pub mod tokens;
+mod touched;
 
 pub use ask::{Ask, Format, PushedDown};
+pub use cells::{CellPolicy, DEFAULT_DATA_CHARS};
 pub use cursor::{MAX_CURSOR_CHARS, Signer};
-pub use fit::{Budget, BudgetSources, KeyBudget, KeyMode, MIN_BUDGET_TOKENS};
+pub use fit::{Budget, BudgetSources, KeyBudget, KeyMode, MIN_BUDGET_TOKENS, Reader};
 pub(crate) use format::write_cell;
+pub use gates::{Gate, Gates, Unit};
 pub use intake::{DEFAULT_INTAKE_BYTES, Intake, MAX_ATTACHMENTS, is_text};
 pub use keep::{
     Complete, Keep, KeptAnswer, KeptCounts, KeptKind, NotKept, ResultId,
     describe as describe_complete,
 };
 pub use listing::{Listing, ListingPage};
-pub use pipeline::{Call, OwnLimit, ToolFacts, shape, shape_again};
+pub use pipeline::{Call, OwnLimit, ToolFacts, shape, shape_each};
 pub use policy::{
     DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy,
     undeclared,
@@ -47,3 +57,4 @@ pub use receipt::{Facts, source_name};
 pub use refusal::{Code, Field, MAX_REFUSAL_BYTES, Refusal, excerpt};
 pub use reply::Reply;
 pub(crate) use select::Path;
+pub use touched::{Change, Touched};

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::ask::{Ask, Format};
 use super::cap::{self, Refused};
 use super::cursor::Signer;
-use super::fit::{self, Budget};
+use super::fit::{self, Budget, Reader};
 use super::format::{self, Page, Shaped};
+use super::gates::{Copy, Gate, Gates, Reached};
 use super::intake::{Intake, Kept, Kind};
 use super::keep::Complete;
 use super::page::{Counts, NoPage};
@@ -47,6 +48,7 @@ pub struct ToolFacts {
 }
 
 /// Everything that decides what becomes of one answer.
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// What the tool declares and the operator overrides.
     pub policy: &'a Policy,
@@ -58,23 +60,91 @@ pub struct Call<'a> {
     pub signer: &'a Signer,
     /// The token budget.
     pub budget: Budget,
+    /// What the calling program takes of one result, where that is known.
+    pub gates: Option<&'a Gates>,
 }
 
 /// Shapes one answer.
 pub fn shape(mut intake: Intake, call: &Call<'_>) -> Reply {
-    shape_again(&mut intake, call)
+    let reader = Reader {
+        budget: call.budget,
+        gates: call.gates,
+    };
+    let mut replies = shape_each(&mut intake, call, &[reader]);
+    replies.pop().expect("one reader gets one reply")
 }
 
-/// The same with an answer that is shaped again where it could not be kept as the first reply says. Its attachments are
-/// in that reply.
-pub fn shape_again(intake: &mut Intake, call: &Call<'_>) -> Reply {
-    match answer(intake, call) {
-        Ok(reply) => reply,
-        Err(refusal) => Reply::refused(&refusal),
+/// Shapes one answer for several readers: what each would get, in their order. The budget and the gates of `call` itself do
+/// not count. An answer that could not be kept as its replies say is shaped again; its attachments are in those replies.
+pub fn shape_each(intake: &mut Intake, call: &Call<'_>, readers: &[Reader<'_>]) -> Vec<Reply> {
+    let refused = |refusal: &Refusal| readers.iter().map(|_| Reply::refused(refusal)).collect();
+    let counts = match prepare(intake, call) {
+        Ok(counts) => counts,
+        Err(refusal) => return refused(&refusal),
+    };
+    let attachments = std::mem::take(&mut intake.attachments);
+    size_once(intake, call);
+    let intake = &*intake;
+    let mut notices = Notices::default();
+    let shaped = match narrow_fields(intake, call, &mut notices) {
+        Ok(shaped) => shaped,
+        Err(refusal) => return refused(&refusal),
+    };
+    let page = match &shaped {
+        Some(shaped) => Page::of_shaped(&intake.kept, shaped),
+        None => Page::of_kept(&intake.kept),
+    };
+    let reply = |reader: &Reader<'_>| {
+        let call = Call {
+            budget: reader.budget,
+            gates: reader.gates,
+            ..*call
+        };
+        let account = Account {
+            intake,
+            call: &call,
+            counts: &counts,
+            notices: notices.clone(),
+            sized: intake.sized.as_deref().unwrap_or_default(),
+        };
+        let fitted = Fitted::new(&account, &page, &attachments);
+        seal(&account, &page, fitted, &attachments)
+            .unwrap_or_else(|refusal| Reply::refused(&refusal))
+    };
+    readers.iter().map(reply).collect()
+}
+
+/// Makes cells smaller, unless that was done when the answer was shaped before.
+fn size_once(intake: &mut Intake, call: &Call<'_>) {
+    if intake.sized.is_some() {
+        return;
+    }
+    let fields = call.policy.published(HostArgument::Fields);
+    let cells = call.policy.cells.for_call(fields, named_fields(call));
+    intake.sized = Some(cells.size_kept(&mut intake.kept));
+}
+
+/// The fields that a call names, as paths into rows: a table may name them by the columns' names.
+fn named_fields(call: &Call<'_>) -> Vec<Path> {
+    let column = |path: &Path| {
+        let columns = &call.policy.columns;
+        columns
+            .iter()
+            .find(|column| column.name == path.text())
+            .map(|column| column.field.clone())
+    };
+    let named = call.ask.fields.iter();
+    if call.ask.format == Format::Json {
+        named.cloned().collect()
+    } else {
+        named
+            .map(|path| column(path).unwrap_or_else(|| path.clone()))
+            .collect()
     }
 }
 
-fn answer(intake: &mut Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
+/// The account of an answer that can be shaped.
+fn prepare(intake: &mut Intake, call: &Call<'_>) -> Result<Counts, Refusal> {
     intake.close();
     if let Some(invalid) = &intake.invalid {
         return Err(Refusal::new(Code::InvalidAnswer, excerpt(invalid)));
@@ -82,28 +152,10 @@ fn answer(intake: &mut Intake, call: &Call<'_>) -> Result<Reply, Refusal> {
     if let Some(bytes) = intake.too_large {
         return Err(cap::not_taken_in(bytes, intake, call));
     }
-    let counts = intake
+    intake
         .window
         .finish(intake.total, &intake.narrow)
-        .map_err(|no_page| refuse_page(no_page, call))?;
-    let attachments = std::mem::take(&mut intake.attachments);
-    let mut notices = Notices::default();
-    let intake = &*intake;
-    let shaped = narrow_fields(intake, call, &mut notices)?;
-    let page = match &shaped {
-        Some(shaped) => Page::of_shaped(&intake.kept, shaped),
-        None => Page::of_kept(&intake.kept),
-    };
-    let fitted = Fitted::new(
-        &Account {
-            intake,
-            call,
-            counts: &counts,
-            notices,
-        },
-        &page,
-    );
-    seal(intake, call, &counts, &page, fitted, attachments)
+        .map_err(|no_page| refuse_page(no_page, call))
 }
 
 /// The view, `fields` or table of this call, applied to the page; none where rows go out as they came in.
@@ -133,6 +185,15 @@ fn narrow_fields(
         return Ok(Some(table));
     }
     if !ask.fields.is_empty() {
+        if let Some(withheld) = ask.fields.iter().find(|path| policy.cells.removes(path)) {
+            let none = BTreeSet::new();
+            let names = intake.unseen.first().map_or(&none, |(_, names)| names);
+            return Err(unknown_field(
+                policy,
+                withheld.text(),
+                valid_names(policy, names),
+            ));
+        }
         if let Some((unknown, names)) = intake.unseen.first().filter(|_| intake.rows_in > 0) {
             return Err(unknown_field(
                 policy,
@@ -245,9 +306,11 @@ fn chosen_columns<'a>(policy: &'a Policy, asked: &[Path]) -> Result<Vec<&'a Colu
 /// The names that rows have, and the nested fields that declarations name.
 fn valid_names(policy: &Policy, names: &BTreeSet<String>) -> impl Iterator<Item = String> {
     let declared = policy.known_fields();
+    let is_left = |field: &&str| Path::new(field).is_ok_and(|path| !policy.cells.removes(&path));
     let declared: Vec<String> = declared
         .into_iter()
         .filter(|field| !names.contains(*field))
+        .filter(is_left)
         .map(str::to_owned)
         .collect();
     names
@@ -308,23 +371,34 @@ struct Fitted {
     receipt: Receipt,
     /// The complete result, where the reply points to it.
     complete: Option<Complete>,
+    /// The gate that left out rows, where it was not the budget.
+    gate: Option<Gate>,
+    /// The gate that not even one row stays below.
+    reached: Option<Reached>,
 }
 
 impl Fitted {
-    fn new(account: &Account<'_>, page: &Page<'_>) -> Self {
+    fn new(account: &Account<'_>, page: &Page<'_>, attachments: &[Attachment]) -> Self {
         let call = account.call;
         let copies = copies(call);
         let budget = call.budget.tokens;
         let counts = budget.map(|budget| fit::rows_within(page, budget / copies));
         let mut rows = counts.as_ref().map_or(page.len(), Vec::len);
+        let mut gate = None;
+        if let Some(gates) = call.gates {
+            (rows, gate) = gates.rows_within(page, rows, copies);
+        }
         loop {
-            let (mut facts, receipt) = account.of(rows);
+            let (mut facts, receipt) = account.of(rows, gate.as_ref());
             let complete = account.complete(rows);
             let block = complete.as_ref().map(Complete::block);
             // Nothing makes this page smaller any more: its tokens need no count.
-            let is_last = counts.is_none() || rows <= 1;
-            if is_last && page.bytes_with(rows) * copies as usize >= call.policy.cap_bytes as usize
-            {
+            let is_last = rows <= 1 || counts.is_none() && call.gates.is_none();
+            let bytes = page.bytes_with(rows) * copies as usize;
+            if is_last && bytes >= call.policy.cap_bytes as usize {
+                let reached = call
+                    .gates
+                    .and_then(|gates| gates.reached_by_bytes(bytes as u64));
                 return Self {
                     rows,
                     body: String::new(),
@@ -332,6 +406,8 @@ impl Fitted {
                     body_tokens: 0,
                     receipt,
                     complete,
+                    gate,
+                    reached,
                 };
             }
             let body = page.body(rows);
@@ -339,10 +415,30 @@ impl Fitted {
             // The facts name the tokens of the whole reply, their own among them: the number itself may make a token's
             // difference, hence `approx`.
             facts.approx_tokens = copies * (body_tokens + tokens::count(&facts.text()))
-                + block.map_or(0, |block| tokens::count(&block));
+                + block.as_deref().map_or(0, tokens::count);
             let excess = budget.map_or(0, |budget| facts.approx_tokens.saturating_sub(budget));
             if let Some(counts) = counts.as_ref().filter(|_| excess > 0 && rows > 1) {
                 rows = fit::without(counts, rows, excess.div_ceil(copies));
+                gate = None;
+                continue;
+            }
+            let facts_text = facts.text();
+            let reached = call.gates.and_then(|gates| {
+                let block = block.as_deref().unwrap_or_default();
+                let size = gates.measure([&facts_text, &body, block], copy(account), attachments);
+                gates.reached(&size)
+            });
+            if let (Some(gates), Some(reached)) = (call.gates, &reached)
+                && rows > 1
+            {
+                // The handler's own document may be large for its white space alone.
+                rows = if page.is_whole() && rows == page.len() {
+                    rows - 1
+                } else {
+                    let excess = reached.excess().div_ceil(copies);
+                    gates.without(page, rows, reached.gate.unit, excess)
+                };
+                gate = Some(reached.gate.clone());
                 continue;
             }
             let receipt = Receipt {
@@ -352,10 +448,12 @@ impl Fitted {
             return Self {
                 rows,
                 body,
-                facts: facts.text(),
+                facts: facts_text,
                 body_tokens,
                 receipt,
                 complete,
+                gate,
+                reached,
             };
         }
     }
@@ -365,15 +463,34 @@ fn copies(call: &Call<'_>) -> u64 {
     if call.tool.has_structured_copy { 2 } else { 1 }
 }
 
+/// The structured copy that goes out beside facts and body, if one does.
+fn copy(account: &Account<'_>) -> Option<Copy> {
+    let is_json = is_json(account.intake.kept.kind) && account.call.ask.format == Format::Json;
+    account
+        .call
+        .tool
+        .has_structured_copy
+        .then_some(if is_json { Copy::Json } else { Copy::Text })
+}
+
+fn is_json(kind: Kind) -> bool {
+    matches!(kind, Kind::Array | Kind::Pushed | Kind::Json)
+}
+
 /// The last stage: the reply, or its refusal.
 fn seal(
-    intake: &Intake,
-    call: &Call<'_>,
-    counts: &Counts,
+    account: &Account<'_>,
     page: &Page<'_>,
     fitted: Fitted,
-    attachments: Vec<Attachment>,
+    attachments: &[Attachment],
 ) -> Result<Reply, Refusal> {
+    let Account {
+        intake,
+        call,
+        counts,
+        ..
+    } = account;
+    let cells = account.cells(fitted.rows);
     let Fitted {
         rows,
         body,
@@ -381,6 +498,8 @@ fn seal(
         body_tokens,
         mut receipt,
         complete,
+        gate,
+        reached,
     } = fitted;
     let copies = copies(call) as usize;
     let attachment_bytes: usize = attachments.iter().map(cap::attachment_bytes).sum();
@@ -389,19 +508,25 @@ fn seal(
         .as_ref()
         .map_or(0, |complete| complete.block().len());
     let bytes = (facts.len() + body_bytes) * copies + attachment_bytes + block_bytes;
-    // Rows of the page that the intake could not keep are missing, unless the budget left out as many.
+    // Rows of the page that the intake could not keep are missing, unless the budget or a gate left out as many.
     let is_short = intake.kept.is_short && rows == page.len();
-    if bytes >= call.policy.cap_bytes as usize || is_short {
+    if reached.is_some() || bytes >= call.policy.cap_bytes as usize || is_short {
         let refused = Refused {
             call,
             kept: &intake.kept,
             page,
-            rows: if is_short { counts.kept } else { rows as u64 },
+            rows: if is_short || reached.is_some() {
+                counts.kept.max(rows as u64)
+            } else {
+                rows as u64
+            },
             is_short,
             bytes,
             facts_bytes: facts.len() + block_bytes,
-            attachment_bytes,
+            attachments,
             copies,
+            copy: copy(account),
+            reached,
         };
         return Err(refused.refusal());
     }
@@ -456,15 +581,15 @@ fn seal(
             Some(receipt.approx_tokens),
         ),
     ];
-    let is_json = matches!(kept.kind, Kind::Array | Kind::Pushed | Kind::Json);
     Ok(Reply::answer(
         facts,
         body,
         call.ask.format,
-        is_json,
+        is_json(kept.kind),
         call.tool.has_structured_copy,
-        attachments,
+        attachments.to_vec(),
         receipt,
     )
+    .with_changes(gate.filter(|_| rows < page.len()), cells)
     .pointing_to(complete))
 }

@@ -3,7 +3,9 @@
 //! Owns: what the stages are to do by default, and under which names the host publishes its own arguments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::cells::CellPolicy;
 use super::select::{Path, Selection};
 use crate::contract;
 
@@ -157,6 +159,10 @@ pub struct Policy {
     pub(crate) page: contract::Page,
     pub(crate) cap_bytes: u32,
     pub(crate) applies: contract::PushDown,
+    /// What is taken out of the cells of rows.
+    pub(crate) cells: Arc<CellPolicy>,
+    /// Arguments that would select by a field that is withheld.
+    pub(crate) withheld_filters: Vec<String>,
     published: BTreeMap<HostArgument, String>,
     /// Those of them that the handler has in its own schema.
     own: Vec<HostArgument>,
@@ -295,6 +301,8 @@ impl Policy {
             page,
             cap_bytes,
             applies: shape.applies,
+            cells: Arc::default(),
+            withheld_filters: Vec::new(),
             published: BTreeMap::new(),
             own: Vec::new(),
         };
@@ -307,6 +315,54 @@ impl Policy {
             .map(|(argument, _)| *argument)
             .collect();
         Ok(policy)
+    }
+
+    /// The same with this done to the cells of its rows, beside what is done already.
+    ///
+    /// A field that is withheld decides nothing that a caller could watch: pages are told apart by their position instead of
+    /// their key, which a cursor would carry; a horizon by it does not apply, since lifting it would tell of every row
+    /// whether it has a live value; an argument that filters by it is refused; a column of a table that is gone is gone.
+    #[must_use]
+    pub fn with_cells(mut self, cells: &CellPolicy) -> Self {
+        let cells = self.cells.and(cells);
+        self.key = self.key.filter(|key| !cells.covers(key));
+        if self
+            .horizon
+            .as_ref()
+            .is_some_and(|horizon| cells.covers(&horizon.field))
+        {
+            self.horizon = None;
+            self.published.remove(&HostArgument::Horizon);
+        }
+        let (withheld, filters) = self
+            .filters
+            .into_iter()
+            .partition(|filter: &Filter| cells.covers(&filter.field));
+        self.filters = filters;
+        let withheld: Vec<Filter> = withheld;
+        self.withheld_filters
+            .extend(withheld.into_iter().map(|filter| filter.argument));
+        self.columns.retain(|column| !cells.removes(&column.field));
+        if self.columns.is_empty() {
+            self.published.remove(&HostArgument::Format);
+        }
+        for view in &mut self.views {
+            view.fields.retain(|field| !cells.removes(field));
+        }
+        self.views.retain(|view| !view.fields.is_empty());
+        if let Some(default) = self.default_view.take() {
+            self.default_view = self.view(&default).is_some().then_some(default);
+        }
+        if self.views.is_empty() {
+            self.published.remove(&HostArgument::Detail);
+        }
+        self.cells = Arc::new(cells);
+        self
+    }
+
+    /// What is taken out of the cells of rows.
+    pub fn cells(&self) -> &CellPolicy {
+        &self.cells
     }
 
     /// Which arguments of the host have a meaning for this tool, and their names.

@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::ask::{Ask, Format};
 use super::cursor::{MAX_CURSOR_CHARS, Signer};
-use super::fit::{Budget, BudgetSources};
+use super::fit::{Budget, BudgetSources, Reader};
+use super::gates::{Gates, Size, Unit};
 use super::intake::Intake;
-use super::pipeline::{Call, ToolFacts, shape};
+use super::pipeline::{Call, ToolFacts, shape, shape_each};
 use super::policy::{HostArgument, Policy, undeclared};
 use super::refusal::MAX_REFUSAL_BYTES;
 use super::reply::Reply;
@@ -52,6 +53,7 @@ struct Case {
     has_copy: bool,
     cap: u32,
     org_budget: Option<u64>,
+    gates: Option<Gates>,
     arguments: Map<String, Value>,
     /// The limit of later pages, where the walk changes it.
     other_limit: Option<u64>,
@@ -212,6 +214,7 @@ impl Case {
             ask: &ask,
             signer: &signer,
             budget: sources.resolve(),
+            gates: self.gates.as_ref(),
         };
         let reply = shape(self.intake(policy, &ask), &call);
         Step { ask, reply }
@@ -514,6 +517,7 @@ fn case() -> impl Strategy<Value = Case> {
                         has_copy,
                         cap,
                         org_budget,
+                        gates: None,
                         arguments,
                         other_limit,
                         follows_next,
@@ -658,6 +662,98 @@ proptest! {
         }
     }
 
+    /// For every client program, and for programs that take less than any that is known.
+    #[test]
+    fn no_reply_reaches_a_gate_of_its_client_and_the_pages_are_the_whole(
+        case in case(),
+        profile in 0..crate::client::profiles().len() + 1,
+        sizes in prop::array::uniform4(prop::option::of(8_000..30_000u64)), lines in prop::option::of(4..80u64),
+    ) {
+        let gates = match crate::client::profiles().get(profile) {
+            Some(profile) => profile.gates.clone(),
+            None => {
+                let [bytes, characters, tokens, _] = sizes;
+                Gates { client: "Some".into(), bytes, characters, tokens, lines, counts_media: false }
+            }
+        };
+        let mut case = case;
+        case.cap = 262_144;
+        case.gates = Some(gates.clone());
+        let policy = case.policy();
+        let steps = case.walk();
+        let matching = case.matching();
+        let mut delivered = 0;
+        for (index, step) in steps.iter().enumerate() {
+            // As a client sees it: every text block, and the structured copy.
+            let blocks = [step.reply.facts().to_owned(), step.reply.body().to_owned()];
+            let structured = step.reply.structured().ok().flatten().map(|value| value.to_string());
+            let size = blocks
+                .iter()
+                .filter(|block| !block.is_empty())
+                .chain(&structured)
+                .fold(Size::default(), |size, block| size + Size::of(block, tokens::count));
+            for unit in Unit::ALL {
+                let gate = gates.of(unit).unwrap_or(u64::MAX);
+                prop_assert!(size.get(unit) < gate, "{} {} of {gate}: {}", size.get(unit), unit.name(), step.reply.body());
+            }
+            let Some(refusal) = step.refusal() else {
+                let receipt = step.receipt();
+                let after = receipt.after.unwrap();
+                let sum = receipt.returned + receipt.hidden + receipt.filtered + receipt.before + after;
+                prop_assert_eq!(receipt.total, Some(sum));
+                let limit = step.ask.limit.unwrap_or(25).into();
+                let on_page = (receipt.returned + after).min(limit);
+                prop_assert_eq!(receipt.budget_rows_dropped, on_page - receipt.returned);
+                let rows = &matching[delivered..delivered + receipt.returned as usize];
+                delivered += rows.len();
+                if step.ask.format == Format::Json {
+                    let expected: Vec<String> =
+                        rows.iter().map(|row| selected(&step.ask, &policy, &case.layout, &row.text)).collect();
+                    prop_assert_eq!(case.rows_of(step.reply.body()), expected);
+                }
+                continue;
+            };
+            if is_mistake(step) {
+                continue;
+            }
+            prop_assert_eq!(&refusal["error"], "response_too_large", "{}", refusal);
+            prop_assert_eq!(&refusal["payload"]["gate"]["client"], gates.client.as_str(), "{}", refusal);
+            if refusal.get("next").is_some() {
+                prop_assert!(steps[index + 1].reply.refusal().is_none(), "{refusal} leads to {}", steps[index + 1].reply.body());
+            }
+        }
+        if steps.last().unwrap().reply.refusal().is_none() {
+            prop_assert_eq!(delivered, matching.len());
+        }
+    }
+
+    #[test]
+    fn one_answer_shaped_for_many_readers_is_what_each_alone_would_get(case in case()) {
+        let policy = case.policy();
+        let signer = Signer::new([7; 32]);
+        let ask = Ask::read(&policy, &signer, "acme", "rows", &["topic".into()], case.arguments.clone()).unwrap();
+        let tool = case.tool();
+        let none = BudgetSources::default().resolve();
+        let readers: Vec<Reader<'_>> = crate::client::profiles()
+            .iter()
+            .map(|profile| {
+                let sources = BudgetSources { client_default: profile.budget_tokens, ..BudgetSources::default() };
+                Reader { budget: sources.resolve(), gates: Some(&profile.gates) }
+            })
+            .chain([Reader { budget: none, gates: None }])
+            .collect();
+        let call = Call { policy: &policy, tool: &tool, ask: &ask, signer: &signer, budget: none, gates: None };
+        let replies = shape_each(&mut case.intake(&policy, &ask), &call, &readers);
+        prop_assert_eq!(replies.len(), readers.len());
+        for (reader, reply) in readers.iter().zip(&replies) {
+            let call = Call { budget: reader.budget, gates: reader.gates, ..call };
+            let alone = shape(case.intake(&policy, &ask), &call);
+            prop_assert_eq!(reply.body(), alone.body());
+            prop_assert_eq!(reply.facts(), alone.facts());
+            prop_assert_eq!(reply.receipt_json(), alone.receipt_json());
+        }
+    }
+
     #[test]
     fn bodies_parse_and_tables_have_the_values_of_the_rows(case in case()) {
         let matching = case.matching();
@@ -781,7 +877,7 @@ proptest! {
             }
             let tool = case.tool();
             let budget = BudgetSources::default().resolve();
-            let reply = shape(intake, &Call { policy: &policy, tool: &tool, ask: &ask, signer: &signer, budget });
+            let reply = shape(intake, &Call { policy: &policy, tool: &tool, ask: &ask, signer: &signer, budget, gates: None });
             prop_assert!(reply.refusal().is_none(), "{}", reply.body());
             let receipt = reply.receipt().unwrap();
             if let (Some(total), Some(after)) = (receipt.total, receipt.after) {
@@ -848,7 +944,7 @@ proptest! {
             }
         }
         let budget = BudgetSources { org: case.org_budget, ..BudgetSources::default() }.resolve();
-        let reply = shape(intake, &Call { policy: &policy, tool: &case.tool(), ask: &ask, signer: &signer, budget });
+        let reply = shape(intake, &Call { policy: &policy, tool: &case.tool(), ask: &ask, signer: &signer, budget, gates: None });
         prop_assert!(reply.refusal().is_some() || reply.body().len() < case.cap as usize);
     }
 }

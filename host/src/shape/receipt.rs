@@ -4,11 +4,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::cursor::Cursor;
+use super::gates::{Gate, Unit};
 use super::intake::Intake;
 use super::keep::{Complete, KeptKind};
 use super::page::Counts;
 use super::pipeline::Call;
 use super::policy::{FULL, HostArgument};
+use super::touched::Touched;
 use crate::contract::{BudgetSource, Passage, Receipt, Stage};
 
 /// The longest call that the facts give in full. A caller who passed longer arguments has them.
@@ -56,7 +58,7 @@ impl Facts {
 }
 
 /// What the stages have to tell beside numbers.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Notices {
     /// The view that took fields away by default.
     pub(super) default_view: Option<String>,
@@ -70,11 +72,21 @@ pub(super) struct Account<'a> {
     pub(super) call: &'a Call<'a>,
     pub(super) counts: &'a Counts,
     pub(super) notices: Notices,
+    /// What was made smaller in each row of the page; empty where nothing was.
+    pub(super) sized: &'a [Touched],
 }
 
 impl Account<'_> {
-    /// The facts and the receipt of a page of `rows` rows.
-    pub(super) fn of(&self, rows: usize) -> (Facts, Receipt) {
+    /// What was changed in the cells of a page of `rows` rows.
+    pub(super) fn cells(&self, rows: usize) -> Touched {
+        let mut cells = self.intake.withheld.clone();
+        self.sized.iter().take(rows).for_each(|row| cells.add(row));
+        cells
+    }
+
+    /// The facts and the receipt of a page of `rows` rows. `gate` is the one that left out the others, where it was not the
+    /// budget.
+    pub(super) fn of(&self, rows: usize, gate: Option<&Gate>) -> (Facts, Receipt) {
         let counts = self.counts;
         let has_rows = self.intake.kept.has_rows();
         let pieces = u64::from(!self.intake.kept.rows.is_empty());
@@ -99,8 +111,10 @@ impl Account<'_> {
             self.say_horizon(&mut said);
         }
         self.say_fields(&mut said);
+        let fields = self.call.policy.published(HostArgument::Fields);
+        said.extend(self.cells(rows).notice(fields));
         if dropped > 0 {
-            said.push(self.say_dropped(dropped, next_after.is_some()));
+            said.push(self.say_dropped(dropped, next_after.is_some(), gate));
         }
         let complete = self.complete(rows);
         let link = complete.as_ref().and_then(|complete| complete.link.clone());
@@ -188,7 +202,8 @@ impl Account<'_> {
             let uri = format!("{}?after={text}", id.uri());
             next = Map::from_iter([(String::from("uri"), uri.into())]);
         }
-        let is_short_enough = Value::Object(next.clone()).to_string().len() <= MAX_NEXT_BYTES;
+        let is_short_enough =
+            Value::Object(next.clone()).to_string().len() <= max_next_bytes(self.call);
         let of = counts.matched.map_or_else(
             || String::from("an unknown number"),
             |matched| matched.to_string(),
@@ -249,8 +264,7 @@ impl Account<'_> {
         }
     }
 
-    fn say_dropped(&self, dropped: u64, has_next: bool) -> String {
-        let budget = self.call.budget.tokens.unwrap_or_default();
+    fn say_dropped(&self, dropped: u64, has_next: bool, gate: Option<&Gate>) -> String {
         let name = self.call.policy.published(HostArgument::MaxTokens);
         let raise = name.map_or(String::new(), |name| format!(", or raise {name}"));
         let rest = match (dropped, has_next) {
@@ -259,9 +273,25 @@ impl Account<'_> {
             (_, false) => "narrow the call",
         };
         let rows = if dropped == 1 { "row" } else { "rows" };
-        format!(
-            "The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}."
-        )
+        match gate {
+            // No argument lifts what a program does.
+            Some(Gate {
+                client,
+                unit,
+                limit,
+            }) => {
+                let unit = unit.name();
+                format!(
+                    "{client} cuts results of {limit} {unit} or more, so {dropped} {rows} of this page were left out; {rest}."
+                )
+            }
+            None => {
+                let budget = self.call.budget.tokens.unwrap_or_default();
+                format!(
+                    "The budget of {budget} tokens left out {dropped} {rows} of this page; {rest}{raise}."
+                )
+            }
+        }
     }
 }
 
@@ -273,6 +303,16 @@ fn say_out_of_reach(counts: &Counts) -> String {
          are not counted.",
         had + missing
     )
+}
+
+/// The longest call that the facts give in full to this reader: a quarter of what the program takes, so that rows have room.
+fn max_next_bytes(call: &Call<'_>) -> usize {
+    let gates = call.gates.into_iter();
+    let smallest = gates
+        .flat_map(|gates| [gates.of(Unit::Bytes), gates.of(Unit::Characters)])
+        .flatten()
+        .min();
+    smallest.map_or(MAX_NEXT_BYTES, |gate| MAX_NEXT_BYTES.min(gate as usize / 4))
 }
 
 /// The name of a budget source in facts and receipts.
@@ -296,7 +336,7 @@ fn stage_name(stage: Stage) -> &'static str {
 }
 
 /// The whole receipt as JSON, as `_meta`, a header and the CLI carry it.
-pub(crate) fn to_json(receipt: &Receipt) -> Value {
+pub(crate) fn to_json(receipt: &Receipt, gate: Option<&Gate>, cells: &Touched) -> Value {
     let passage = |passage: &Passage| {
         json!({
             "stage": stage_name(passage.stage),
@@ -308,7 +348,7 @@ pub(crate) fn to_json(receipt: &Receipt) -> Value {
             "tokens_out": passage.tokens_out,
         })
     };
-    json!({
+    let mut receipt = json!({
         "total": receipt.total,
         "returned": receipt.returned,
         "hidden": receipt.hidden,
@@ -322,5 +362,13 @@ pub(crate) fn to_json(receipt: &Receipt) -> Value {
         "budget_source": source_name(receipt.budget_source),
         "budget_rows_dropped": receipt.budget_rows_dropped,
         "next_after": receipt.next_after,
-    })
+    });
+    if let Some(gate) = gate {
+        receipt["gate"] =
+            json!({"client": gate.client, "unit": gate.unit.name(), "limit": gate.limit});
+    }
+    if !cells.is_empty() {
+        receipt["cells"] = cells.json();
+    }
+    receipt
 }

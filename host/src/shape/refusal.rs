@@ -127,10 +127,24 @@ impl Code {
 pub struct Payload {
     /// Bytes of the reply.
     pub bytes: u64,
-    /// The cap.
+    /// The cap, or the gate of the client program in its own unit.
     pub limit: u64,
+    /// What the client program takes, where that is the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<PayloadGate>,
     /// What it consists of.
     pub shape: PayloadShape,
+}
+
+/// The gate of a client program that a refused reply reaches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PayloadGate {
+    /// The program.
+    pub client: String,
+    /// What it measures.
+    pub unit: &'static str,
+    /// The reply in that unit.
+    pub found: u64,
 }
 
 /// What a refused body consists of.
@@ -310,6 +324,7 @@ mod tests {
             payload: Some(Payload {
                 bytes: 1_843_200,
                 limit: 262_144,
+                gate: None,
                 shape: PayloadShape {
                     kind: "array",
                     count: Some(8412),

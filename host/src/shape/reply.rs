@@ -6,8 +6,10 @@
 use serde_json::Value;
 
 use super::ask::Format;
+use super::gates::Gate;
 use super::keep::Complete;
 use super::refusal::{Code, Refusal};
+use super::touched::Touched;
 use super::{cap, receipt};
 use crate::contract::{Attachment, Receipt};
 
@@ -21,6 +23,9 @@ pub struct Reply {
     has_structured_copy: bool,
     attachments: Vec<Attachment>,
     receipt: Option<Receipt>,
+    /// What the receipt says beside the words of the contract: the gate that left rows out, and the cells that were changed.
+    gate: Option<Gate>,
+    cells: Touched,
     refusal: Option<Code>,
     next_after: Option<String>,
     complete: Option<Complete>,
@@ -45,6 +50,8 @@ impl Reply {
             has_structured_copy,
             attachments,
             receipt: Some(receipt),
+            gate: None,
+            cells: Touched::default(),
             refusal: None,
             next_after,
             complete: None,
@@ -65,6 +72,15 @@ impl Reply {
         self.attachments
     }
 
+    /// Notes what the receipt says beside the words of the contract.
+    pub(super) fn with_changes(self, gate: Option<Gate>, cells: Touched) -> Self {
+        Self {
+            gate,
+            cells,
+            ..self
+        }
+    }
+
     /// A refusal as a reply.
     pub fn refused(refusal: &Refusal) -> Self {
         Self {
@@ -75,6 +91,8 @@ impl Reply {
             has_structured_copy: false,
             attachments: Vec::new(),
             receipt: None,
+            gate: None,
+            cells: Touched::default(),
             refusal: Some(refusal.error),
             next_after: None,
             complete: None,
@@ -115,7 +133,19 @@ impl Reply {
 
     /// The account as JSON; null for a refusal.
     pub fn receipt_json(&self) -> Value {
-        self.receipt.as_ref().map_or(Value::Null, receipt::to_json)
+        self.receipt.as_ref().map_or(Value::Null, |receipt| {
+            receipt::to_json(receipt, self.gate.as_ref(), &self.cells)
+        })
+    }
+
+    /// The gate of the client program that left rows out, if one did.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// The cells that were changed.
+    pub fn cells(&self) -> &Touched {
+        &self.cells
     }
 
     /// The cursor of the next page.

@@ -47,6 +47,16 @@ impl Path {
         &self.text
     }
 
+    /// Its names, one after the other.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| &**step)
+    }
+
+    /// Whether `other` is this path or leads into what it names.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        other.steps.starts_with(&self.steps)
+    }
+
     /// Calls `found` with every value that the path reaches in `row`, until it returns true. Whether it did.
     pub(crate) fn any(&self, row: &[u8], mut found: impl FnMut(&[u8]) -> bool) -> bool {
         visit(row, 0, &self.steps, NESTED_ARRAYS, &mut |range| {
