@@ -414,7 +414,7 @@ async fn a_result_is_its_tenants_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reading_a_result_passes_the_same_cap_and_budget_and_pages_to_its_end() {
     let kept = streams("a", 300, 100);
-    let config = "result_tokens = 3000\n[limits]\ncap_bytes = 12000";
+    let config = "result_tokens = 3000\n[plugins.fleet.tools.fleet_show]\ncap_bytes = 8100";
     let fleet = Fleet::start(config, &kept).await;
     let host = fleet.host.host();
     let caller = Caller::default();
@@ -434,7 +434,7 @@ async fn reading_a_result_passes_the_same_cap_and_budget_and_pages_to_its_end() 
             .await
             .unwrap();
         let facts = facts(&page);
-        assert!(page.facts().len() + page.body().len() < 12_000);
+        assert!(page.facts().len() + page.body().len() < 8_100);
         assert!(facts["approx_tokens"].as_u64().unwrap() <= 3_000, "{facts}");
         assert_eq!(facts["matched_count"], 300);
         walked.push(rows_of(page.body()));
@@ -820,6 +820,51 @@ async fn over_mcp_a_result_is_a_resource_that_is_linked_listed_and_read() {
         );
         fleet.record(&kept);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_over_the_cap_is_an_error_of_the_read_that_names_it() {
+    let mut kept = streams("a", 9, 10);
+    kept[1] = streams("huge", 1, 20_000).remove(0);
+    let fleet = Fleet::start("[plugins.fleet.tools.fleet_show]\ncap_bytes = 12000", &kept).await;
+    let served = fleet.host.serve().await;
+    let client = McpClient::modern(&served.url);
+    let arguments = json!({"horizon": "all", "detail": "full", "limit": 1});
+    let reply = fleet.host.call("fleet_show", arguments).await;
+    let uri = reply.complete().unwrap().id.uri();
+    let first = client.ask("resources/read", json!({"uri": uri})).await;
+    let facts = parse(first["result"]["contents"][0]["text"].as_str().unwrap());
+    assert_eq!(facts["returned"], 1);
+    let second = client.ask("resources/read", facts["next"].clone()).await;
+    assert_eq!(second["error"]["code"], -32603, "{second}");
+    assert_eq!(second["error"]["data"]["error"], "response_too_large");
+    let message = second["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("the limit is 12000 bytes. It is refused, not truncated"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_callers_at_a_time_keep_one_answer_and_each_reads_on() {
+    let kept = streams("a", 60, 2_000);
+    let fleet = std::sync::Arc::new(Fleet::start("", &kept).await);
+    let walks = (0..32).map(|_| {
+        let fleet = fleet.clone();
+        tokio::spawn(async move {
+            let (mut next, mut walked) = (Some(parse(ALL)), Vec::new());
+            while let Some(arguments) = next {
+                let reply = fleet.host.call("fleet_show", arguments).await;
+                next = facts(&reply).get("next").cloned();
+                walked.push(rows_of(reply.body()));
+            }
+            walked.join(",\n")
+        })
+    });
+    for walk in walks.collect::<Vec<_>>() {
+        assert_eq!(walk.await.unwrap(), kept.join(",\n"));
+    }
+    assert_eq!(files(&results_folder(&fleet.host)).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

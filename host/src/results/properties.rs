@@ -11,8 +11,8 @@ use super::{Origin, Results, Store, TenantFolder};
 use crate::config::Config;
 use crate::contract::{Accepted, Horizon, RowSource, Shape};
 use crate::shape::{
-    Ask, BudgetSources, Call, DEFAULT_INTAKE_BYTES, Intake, KeptKind, Policy, Reader, Reply,
-    Signer, ToolFacts, json as scan, undeclared,
+    Ask, BudgetSources, Call, Code, DEFAULT_INTAKE_BYTES, HostArgument, Intake, KeptKind, Policy,
+    Reader, Refusal, Reply, Signer, ToolFacts, json as scan, undeclared,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -155,20 +155,34 @@ fn results(folder: &std::path::Path) -> Results {
 }
 
 async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> Reply {
-    let (signer, policy) = (Signer::new([7; 32]), case.policy());
+    call_as(results, case, &case.policy(), |policy, signer| {
+        Ask::read(policy, signer, "acme", "rows", &[], arguments)
+    })
+    .await
+    .unwrap()
+}
+
+/// Makes a call, or reads a page of what is kept: as the host does, with what `ask` says.
+async fn call_as(
+    results: &Results,
+    case: &Case,
+    policy: &Policy,
+    ask: impl FnOnce(&Policy, &Signer) -> Result<Ask, Refusal>,
+) -> Result<Reply, Refusal> {
+    let signer = Signer::new([7; 32]);
     let tool = ToolFacts {
         name: "rows".into(),
         narrowing: Vec::new(),
         own_limit: None,
         has_structured_copy: false,
     };
-    let ask = Ask::read(&policy, &signer, "acme", "rows", &[], arguments).unwrap();
+    let ask = ask(policy, &signer)?;
     let sources = BudgetSources {
         input: ask.max_tokens(),
         ..BudgetSources::default()
     };
     let call = Call {
-        policy: &policy,
+        policy,
         tool: &tool,
         ask: &ask,
         signer: &signer,
@@ -176,16 +190,13 @@ async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> 
         gates: None,
     };
     if ask.kept_place().is_some() {
-        return results
-            .page(&call, "acme", DEFAULT_INTAKE_BYTES)
-            .await
-            .unwrap();
+        return results.page(&call, "acme", DEFAULT_INTAKE_BYTES).await;
     }
     assert!(
         !ask.is_continuation(),
         "a page that is not the first comes from what is kept"
     );
-    let mut intake = Intake::new(&policy, &ask, DEFAULT_INTAKE_BYTES).spooling(results.spool());
+    let mut intake = Intake::new(policy, &ask, DEFAULT_INTAKE_BYTES).spooling(results.spool());
     case.answer(&mut intake);
     let origin = Origin {
         tenant: "acme",
@@ -196,7 +207,7 @@ async fn call(results: &Results, case: &Case, arguments: Map<String, Value>) -> 
         gates: call.gates,
     };
     let mut replies = results.shape_each(intake, &call, &[reader], origin).await;
-    replies.pop().unwrap()
+    Ok(replies.pop().unwrap())
 }
 
 async fn check(case: Case) {
@@ -327,5 +338,117 @@ fn a_page_of_long_rows_takes_several_reads() {
         let ids: Vec<String> = (3..20).map(|row| format!("{{\"id\":{row}}}")).collect();
         assert_eq!(case.rows_of(rest.body(), 17), ids);
         assert_eq!(rest.next_after(), None);
+    });
+}
+
+fn block_on(future: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(future);
+}
+
+#[test]
+fn a_broken_row_behind_the_first_page_is_refused_where_it_would_be_delivered() {
+    let mut rows: Vec<(String, bool)> = (0..9)
+        .map(|row| (format!("{{\"id\":{row}}}"), true))
+        .collect();
+    rows[5].0 = String::from("{\"id\":NaN}");
+    let case = Case {
+        rows,
+        layout: Layout::Pushed,
+        pages: Vec::new(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let results = results(folder.path());
+        let first = call(
+            &results,
+            &case,
+            Map::from_iter([("limit".into(), 3.into())]),
+        )
+        .await;
+        let (after, id) = (first.next_after().unwrap(), first.complete().unwrap().id);
+        let second = call(
+            &results,
+            &case,
+            Map::from_iter([("after".into(), after.into())]),
+        )
+        .await;
+        assert_eq!(second.refusal(), Some(Code::InvalidAnswer));
+        let refusal: Value = serde_json::from_str(second.body()).unwrap();
+        let message = refusal["message"].as_str().unwrap();
+        assert!(
+            message.contains("the answer is not valid JSON")
+                && message.contains("at $[5].id (byte "),
+            "{message}"
+        );
+        // People see it all the same, as what it is.
+        let stored = results.find("acme", id).await.unwrap().unwrap();
+        let (mut reader, mut rows) = (results.rows(&stored).await.unwrap(), Vec::new());
+        while reader.next(|row| rows.push(row.to_vec())).await.unwrap() {}
+        assert_eq!(rows[5], b"{\"id\":NaN}");
+    });
+}
+
+#[test]
+fn a_tool_without_pages_points_to_the_rest_which_is_read_page_by_page() {
+    let row = |row: usize| {
+        (
+            format!("{{\"id\":{row},\"text\":\"{}\"}}", "ship ".repeat(40)),
+            true,
+        )
+    };
+    let case = Case {
+        rows: (0..120).map(row).collect(),
+        layout: Layout::Nested,
+        pages: Vec::new(),
+    };
+    let names = BTreeMap::from([(HostArgument::After, None), (HostArgument::Limit, None)]);
+    let shape = Shape {
+        rows: RowSource::Pointer("/items".into()),
+        ..undeclared()
+    };
+    let policy = Policy::new(&shape, 262_144, &[], &names).unwrap();
+    let arguments = Map::from_iter([("max_tokens".into(), Value::from(2_000))]);
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let results = results(folder.path());
+        let ask = |policy: &Policy, signer: &Signer| {
+            Ask::read(policy, signer, "acme", "rows", &[], arguments.clone())
+        };
+        let reply = call_as(&results, &case, &policy, ask).await.unwrap();
+        let facts: Value = serde_json::from_str(reply.facts()).unwrap();
+        assert!(
+            facts["budget_rows_dropped"].as_u64().unwrap() > 50,
+            "{facts}"
+        );
+        assert_eq!(reply.next_after(), None);
+        assert!(facts["link"].is_string(), "{facts}");
+        let stored = results
+            .find("acme", reply.complete().unwrap().id)
+            .await
+            .unwrap()
+            .unwrap();
+        let (mut walked, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let read = |policy: &Policy, signer: &Signer| {
+                let ask = ask(policy, signer)?;
+                let ask = match &after {
+                    Some(after) => ask.continued(signer, policy, "rows", after, stored.id)?,
+                    None => ask,
+                };
+                Ok(ask.reading(stored.id, stored.start))
+            };
+            let page = call_as(&results, &case, &policy, read).await.unwrap();
+            let returned = page.receipt().unwrap().returned as usize;
+            walked.extend(case.rows_of(page.body(), returned));
+            after = page.next_after().map(str::to_owned);
+            if after.is_none() {
+                break;
+            }
+        }
+        assert!(walked.iter().eq(case.rows.iter().map(|(text, _)| text)));
     });
 }

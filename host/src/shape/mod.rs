@@ -1,7 +1,7 @@
 //! The stages that the host owns: narrow → page → fit → cap.
 //!
-//! Owns: what becomes of an answer. Everything here is synchronous and pure, and knows neither wasmtime nor MCP: an
-//! [`Intake`] takes the answer in, [`shape`] makes the [`Reply`]. A `Reply` cannot be made anywhere else, so that all
+//! Owns: what becomes of an answer. Everything here is synchronous and pure, and knows neither wasmtime nor MCP (an intake
+//! also fills the [`Spool`](crate::results::Spool) that it is given, which writes to a file): an [`Intake`] takes the answer in, [`shape`] makes the [`Reply`]. A `Reply` cannot be made anywhere else, so that all
 //! that a door sends has passed the cap.
 
 mod ask;
