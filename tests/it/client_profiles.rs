@@ -30,7 +30,7 @@ fn size(reply: &Reply, unit: Unit) -> u64 {
         .filter(|block| !block.is_empty())
         .map(|block| match unit {
             Unit::Bytes => block.len() as u64,
-            Unit::Characters => block.chars().count() as u64,
+            Unit::Characters => block.encode_utf16().count() as u64,
             Unit::Lines => block.split('\n').count() as u64,
             Unit::Tokens => tokens::count(block),
         })

@@ -8,7 +8,7 @@ use super::DEFAULT_INTAKE_BYTES;
 use super::ask::Ask;
 use super::cells::CellPolicy;
 use super::cursor::Signer;
-use super::fit::BudgetSources;
+use super::fit::{BudgetSources, KeyBudget};
 use super::gates::Gates;
 use super::intake::Intake;
 use super::pipeline::{Call, OwnLimit, ToolFacts, shape};
@@ -28,6 +28,7 @@ pub(super) struct Tool {
     pub(super) intake_bytes: usize,
     pub(super) gates: Option<Gates>,
     pub(super) cells: CellPolicy,
+    pub(super) key: KeyBudget,
 }
 
 pub(super) fn tool(shape: Shape) -> Tool {
@@ -44,6 +45,7 @@ pub(super) fn tool(shape: Shape) -> Tool {
         intake_bytes: DEFAULT_INTAKE_BYTES,
         gates: None,
         cells: CellPolicy::default(),
+        key: KeyBudget::default(),
     }
 }
 
@@ -83,6 +85,7 @@ impl Tool {
         answer(&mut intake);
         let budget = BudgetSources {
             input: ask.max_tokens(),
+            key: self.key,
             ..BudgetSources::default()
         }
         .resolve();

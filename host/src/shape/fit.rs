@@ -15,6 +15,8 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// Where it came from.
     pub source: BudgetSource,
+    /// Whether a call cannot raise it.
+    pub is_firm: bool,
 }
 
 /// What a key says about the budgets of its calls.
@@ -78,6 +80,7 @@ impl BudgetSources {
             tokens.map(|tokens| Budget {
                 tokens: Some(tokens),
                 source,
+                is_firm: false,
             })
         };
         let input = said(
@@ -90,13 +93,20 @@ impl BudgetSources {
             KeyMode::Inherit => input.or(set).or(client_default),
             KeyMode::Off => input,
             KeyMode::Strict => match (input, set) {
-                (Some(input), Some(set)) if set.tokens < input.tokens => Some(set),
-                (input, set) => input.or(set).or(client_default),
+                (Some(input), Some(set)) if input.tokens < set.tokens => Some(input),
+                (input, Some(set)) => Some(Budget {
+                    is_firm: true,
+                    ..input
+                        .filter(|input| input.tokens == set.tokens)
+                        .unwrap_or(set)
+                }),
+                (input, None) => input.or(client_default),
             },
         };
         budget.unwrap_or(Budget {
             tokens: None,
             source: BudgetSource::None,
+            is_firm: false,
         })
     }
 }
@@ -210,9 +220,24 @@ mod tests {
                                 org,
                                 client_default,
                             };
-                            let Budget { tokens, source } = sources.resolve();
+                            let Budget {
+                                tokens,
+                                source,
+                                is_firm,
+                            } = sources.resolve();
                             let expected = expected(input, key, mode, org, client_default);
                             assert_eq!((tokens, source), expected, "{sources:?}");
+                            // A call can raise what it gets unless asking for more gets it no more.
+                            let most = BudgetSources {
+                                input: Some(1_000_000),
+                                ..sources
+                            }
+                            .resolve();
+                            assert_eq!(
+                                is_firm,
+                                tokens.is_some() && most.tokens == tokens,
+                                "{sources:?}"
+                            );
                             tried += 1;
                         }
                     }
@@ -302,7 +327,12 @@ mod tests {
                 org,
                 client_default,
             };
-            assert_eq!(sources.resolve(), Budget { tokens, source }, "{sources:?}");
+            let budget = sources.resolve();
+            assert_eq!(
+                (budget.tokens, budget.source),
+                (tokens, source),
+                "{sources:?}"
+            );
         }
     }
 

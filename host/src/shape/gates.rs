@@ -16,7 +16,8 @@ use crate::contract::Attachment;
 pub enum Unit {
     /// Bytes of UTF-8.
     Bytes,
-    /// Unicode characters.
+    /// Characters as JavaScript counts them, in which most of the programs are written: code units of UTF-16, two for an
+    /// emoji. That is never fewer than others count.
     Characters,
     /// Lines.
     Lines,
@@ -129,8 +130,10 @@ impl Mul<u64> for Size {
 }
 
 fn characters(text: &[u8]) -> u64 {
-    // Every byte but those that continue a character.
-    text.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64
+    // Every byte but those that continue a character, and those that begin one of two code units twice.
+    let begins = text.iter().filter(|byte| **byte & 0xC0 != 0x80).count();
+    let doubles = text.iter().filter(|byte| **byte >= 0xF0).count();
+    (begins + doubles) as u64
 }
 
 fn breaks(text: &[u8]) -> u64 {
@@ -313,6 +316,7 @@ mod tests {
         );
         let reached = gates().reached(&size("語語語語")).unwrap();
         assert_eq!((reached.gate.unit, reached.found), (Unit::Bytes, 12));
+        assert_eq!(size("a語é😀").get(Unit::Characters), 5);
         assert_eq!(
             gates().reached(&size(&"x".repeat(100))).unwrap().gate.unit,
             Unit::Characters

@@ -208,6 +208,9 @@ impl Intake {
             return;
         }
         if let Err(error) = std::str::from_utf8(document) {
+            if self.cells.withholds() {
+                return self.fail("the answer is not UTF-8; where is not shown, since fields of this tool are withheld");
+            }
             return self.fail(format!(
                 "the answer is not UTF-8: byte {} is 0x{:02x}",
                 error.valid_up_to(),

@@ -809,7 +809,7 @@ proptest! {
             prop_assert!(receipt.approx_tokens.abs_diff(tokens) <= 3 * copies, "{} is not {tokens}", receipt.approx_tokens);
             prop_assert_eq!(&step.facts()["approx_tokens"], &json!(receipt.approx_tokens));
             let sources = BudgetSources { input: step.ask.max_tokens(), org: case.org_budget, ..BudgetSources::default() };
-            let Budget { tokens: budget, source } = sources.resolve();
+            let Budget { tokens: budget, source, .. } = sources.resolve();
             prop_assert_eq!((receipt.budget_tokens, receipt.budget_source), (budget, source));
             let limit = step.ask.limit.unwrap_or(25).into();
             if let Some(budget) = budget {

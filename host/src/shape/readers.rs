@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::behaviour::{Tool, json_of, notices, streams, tool};
 use super::cells::CellPolicy;
 use super::cursor::Signer;
+use super::fit::{KeyBudget, KeyMode};
 use super::gates::Gates;
 use super::policy::{HostArgument, undeclared};
 use super::reply::Reply;
@@ -100,6 +101,34 @@ fn the_tighter_of_budget_and_gate_is_named() {
     let reply = gated(undeclared(), tokens(4_000)).document(json!({}), &rows(3, 90));
     assert!(reply.receipt_json().get("gate").is_none());
     assert_eq!(notices(&reply), Vec::<String>::new());
+}
+
+#[test]
+fn a_budget_that_no_call_can_raise_is_not_offered_to_be_raised() {
+    let said = |mode: KeyMode, arguments: Value| {
+        let mut tool = tool(undeclared());
+        tool.key = KeyBudget {
+            tokens: Some(2_500),
+            mode,
+        };
+        let reply = tool.document(arguments, &rows(25, 900));
+        let dropped = reply.receipt().unwrap().budget_rows_dropped;
+        let last = notices(&reply).pop().unwrap();
+        last.replace(&dropped.to_string(), "N")
+    };
+    let rest = "left out N rows of this page; they come with the next page";
+    assert_eq!(
+        said(KeyMode::Inherit, json!({})),
+        format!("The budget of 2500 tokens {rest}, or raise max_tokens.")
+    );
+    assert_eq!(
+        said(KeyMode::Strict, json!({"max_tokens": 9_000})),
+        format!("The budget of 2500 tokens {rest}.")
+    );
+    assert_eq!(
+        said(KeyMode::Strict, json!({"max_tokens": 2_000})),
+        format!("The budget of 2000 tokens {rest}, or raise max_tokens.")
+    );
 }
 
 #[test]
@@ -401,6 +430,13 @@ fn what_cannot_be_withheld_is_refused_without_a_word_of_it() {
             "{message}"
         );
     }
+    let reply = tool.call(json!({}), |intake| {
+        intake.document(b"[{\"email\":\"\xff\"}]")
+    });
+    assert_eq!(
+        json_of(reply.body())["message"],
+        "the answer is not UTF-8; where is not shown, since fields of this tool are withheld"
+    );
     let reply = tool.call(json!({}), |intake| {
         intake.rows(b"{\"id\":1}\n{\"email\":x@y.z}");
     });

@@ -266,6 +266,7 @@ impl Account<'_> {
 
     fn say_dropped(&self, dropped: u64, has_next: bool, gate: Option<&Gate>) -> String {
         let name = self.call.policy.published(HostArgument::MaxTokens);
+        let name = name.filter(|_| !self.call.budget.is_firm);
         let raise = name.map_or(String::new(), |name| format!(", or raise {name}"));
         let rest = match (dropped, has_next) {
             (1, true) => "it comes with the next page",
