@@ -279,6 +279,15 @@ async fn where_storing_fails_the_answer_says_so_and_points_to_nothing() {
     assert_eq!((first.get("link"), reply.complete()), (None, None));
     let second = fleet.host.call("fleet_show", first["next"].clone()).await;
     assert_eq!(parse(second.body())["streams"][0]["id"], "a-7");
+    // Whoever calls next does not wait for it to fail again.
+    std::fs::remove_file(&folder).unwrap();
+    let again = fleet.host.call("fleet_show", parse(ALL)).await;
+    assert!(
+        again.facts().contains("the host could not store it"),
+        "{}",
+        again.facts()
+    );
+    assert!(!folder.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -578,6 +587,58 @@ async fn a_link_opens_a_page_without_a_key_and_downloads_all_rows() {
             && links[1].ends_with(">; rel=\"collection\""),
         "{links:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_and_pushed_rows_are_downloaded_as_they_came() {
+    let case = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..60)
+        .map(|line| format!("{line}: =sum, \"quoted\""))
+        .collect();
+    let rows: Vec<String> = (0..60)
+        .map(|row| format!("{{\"id\":{row},\"x\":1e400}}"))
+        .collect();
+    std::fs::write(case.path().join("log.txt"), lines.join("\n") + "\n").unwrap();
+    std::fs::write(case.path().join("rows.txt"), rows.join("\n")).unwrap();
+    let tools = json!([
+        {"name": "log", "answer": "log.txt", "shape": {"rows": "lines"}},
+        {"name": "pushed", "answer": "rows.txt", "how": "rows"},
+    ]);
+    std::fs::write(case.path().join("tool.json"), tools.to_string()).unwrap();
+    let host = TestHost::start(&format!(
+        "[plugins.canned]\ncomponent = {:?}\nfiles = [{{ host = {:?}, guest = \"/case\" }}]\n",
+        component("guests/canned.wasm"),
+        case.path()
+    ))
+    .await;
+    let _served = host.serve().await;
+    let link = async |tool: &str| {
+        facts(&host.call(tool, json!({})).await)["link"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let log = link("log").await;
+    let (_, headers, text) = get(&format!("{log}/download")).await;
+    assert_eq!(text, lines.join("\n") + "\n");
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(
+        headers["content-disposition"],
+        "attachment; filename=\"log.txt\""
+    );
+    let (_, _, page) = get(&log).await;
+    assert!(
+        page.contains("<b>Text</b><span>the lines, exact to the byte</span>"),
+        "{page}"
+    );
+    let (_, _, csv) = get(&format!("{log}/download?format=csv")).await;
+    assert!(
+        csv.starts_with("line\r\n\"0: =sum, \"\"quoted\"\"\"\r\n"),
+        "{csv}"
+    );
+    let (_, headers, whole) = get(&format!("{}/download?format=json", link("pushed").await)).await;
+    assert_eq!(whole, format!("[\n{}\n]", rows.join(",\n")));
+    assert_eq!(headers["content-type"], "application/json");
 }
 
 #[tokio::test(flavor = "multi_thread")]
