@@ -19,6 +19,7 @@
 //! | [`results`] | complete results: kept, read page by page, linked | MCP, HTTP |
 //! | [`client`] | what is known of client programs, as data | what a reply is |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
+//! | [`preview`] | what each client program would get of one answer | |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
 //! | [`watch`] | reloading when a file changes | |
@@ -44,6 +45,7 @@ pub mod http;
 pub mod ledger;
 pub mod mcp;
 pub mod metrics;
+pub mod preview;
 pub mod queries;
 pub mod results;
 pub mod sandbox;

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 
 use crate::postgres::Postgres;
+use crate::results::bucket_server;
 use crate::support::{self, HostProcess, json as parse, plimsoll};
 use crate::tenants::config_of;
 
@@ -51,10 +52,19 @@ async fn call(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_share_keys_budgets_quotas_and_cursors() {
+async fn two_replicas_share_keys_budgets_quotas_cursors_and_complete_results() {
     let postgres = Postgres::start();
     let folder = tempfile::tempdir().unwrap();
-    let store = format!("store = \"{}\"\n", postgres.url());
+    let bucket = tempfile::tempdir().unwrap();
+    let endpoint = bucket_server(bucket.path()).await;
+    let top = format!(
+        "store = {:?}\npublic_url = \"https://plimsoll.example.com\"\n[results]\nlocation = \"s3://agents/kept\"\nendpoint = {endpoint:?}\nregion = \"eu-west-1\"\n",
+        postgres.url()
+    );
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", "tests"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
     let quotas = "[tenants.acme.quotas.day]\ncalls = 1000\n";
     let config = format!(
         "{}{quotas}",
@@ -62,18 +72,20 @@ async fn two_replicas_share_keys_budgets_quotas_and_cursors() {
             folder.path(),
             &["acme", "globex"],
             60,
-            &store,
+            &top,
             "concurrent_calls = 16\nqueued_calls = 100"
         )
     );
-    let mut one = HostProcess::start(&config);
-    let two = HostProcess::start(&config);
+    let mut one = HostProcess::start_with(&config, &environment);
+    let two = HostProcess::start_with(&config, &environment);
     let client = reqwest::Client::new();
     // A key that one process made is known to both replicas at once.
     let key = command(&one.config(), &["keys", "add", "globex", "--name", "k"]);
     let spent = command(&two.config(), &["keys", "add", "acme", "--name", "k"]);
 
-    // Pages of one answer, fetched from both in turn, are the whole.
+    // Pages of one answer, fetched from both in turn, are the whole, also when what it was made of changes in between.
+    let answer = folder.path().join("globex/answer.json");
+    let before = std::fs::read(&answer).unwrap();
     let mut rows = Vec::new();
     let mut arguments = json!({"limit": 7});
     for url in [&one.url, &two.url].into_iter().cycle() {
@@ -86,12 +98,15 @@ async fn two_replicas_share_keys_budgets_quotas_and_cursors() {
                 .iter()
                 .map(|row| row["id"].as_u64().unwrap()),
         );
+        std::fs::write(&answer, r#"{"rows":[{"id":99,"who":"globex"}]}"#).unwrap();
         match receipt["next_after"].as_str() {
             Some(after) => arguments = json!({"limit": 7, "after": after}),
             None => break,
         }
     }
     assert_eq!(rows, (0..60).collect::<Vec<u64>>());
+    std::fs::write(&answer, before).unwrap();
+    let (_, first, _) = call(&client, &one.url, &key, json!({"limit": 59})).await;
 
     // A budget that is changed on one reaches both within 5 s.
     command(
@@ -137,8 +152,17 @@ async fn two_replicas_share_keys_budgets_quotas_and_cursors() {
     one.kill();
     let (status, _, refusal) = call(&client, &two.url, &spent, json!({})).await;
     assert_eq!((status, &refusal["error"]), (429, &json!("quota_exceeded")));
-    let (status, _, body) = call(&client, &two.url, &key, json!({})).await;
-    assert_eq!(status, 200, "{body}");
+    let (status, _, body) = call(
+        &client,
+        &two.url,
+        &key,
+        json!({"after": first["next_after"]}),
+    )
+    .await;
+    assert_eq!(
+        (status, &body["rows"]),
+        (200, &json!([{"id": 59, "who": "globex"}]))
+    );
     let config = two.config();
     let usage = loop {
         let usage = command(

@@ -10,6 +10,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::postgres::Postgres;
 use crate::support::{HostProcess, TestHost, component, json as parse, object, root};
 
 /// The order book, which has 40,000 orders, 3,602 of them cancelled.
@@ -279,6 +280,15 @@ async fn where_storing_fails_the_answer_says_so_and_points_to_nothing() {
     assert_eq!((first.get("link"), reply.complete()), (None, None));
     let second = fleet.host.call("fleet_show", first["next"].clone()).await;
     assert_eq!(parse(second.body())["streams"][0]["id"], "a-7");
+    // Whoever calls next does not wait for it to fail again.
+    std::fs::remove_file(&folder).unwrap();
+    let again = fleet.host.call("fleet_show", parse(ALL)).await;
+    assert!(
+        again.facts().contains("the host could not store it"),
+        "{}",
+        again.facts()
+    );
+    assert!(!folder.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -578,6 +588,58 @@ async fn a_link_opens_a_page_without_a_key_and_downloads_all_rows() {
             && links[1].ends_with(">; rel=\"collection\""),
         "{links:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_and_pushed_rows_are_downloaded_as_they_came() {
+    let case = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..60)
+        .map(|line| format!("{line}: =sum, \"quoted\""))
+        .collect();
+    let rows: Vec<String> = (0..60)
+        .map(|row| format!("{{\"id\":{row},\"x\":1e400}}"))
+        .collect();
+    std::fs::write(case.path().join("log.txt"), lines.join("\n") + "\n").unwrap();
+    std::fs::write(case.path().join("rows.txt"), rows.join("\n")).unwrap();
+    let tools = json!([
+        {"name": "log", "answer": "log.txt", "shape": {"rows": "lines"}},
+        {"name": "pushed", "answer": "rows.txt", "how": "rows"},
+    ]);
+    std::fs::write(case.path().join("tool.json"), tools.to_string()).unwrap();
+    let host = TestHost::start(&format!(
+        "[plugins.canned]\ncomponent = {:?}\nfiles = [{{ host = {:?}, guest = \"/case\" }}]\n",
+        component("guests/canned.wasm"),
+        case.path()
+    ))
+    .await;
+    let _served = host.serve().await;
+    let link = async |tool: &str| {
+        facts(&host.call(tool, json!({})).await)["link"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let log = link("log").await;
+    let (_, headers, text) = get(&format!("{log}/download")).await;
+    assert_eq!(text, lines.join("\n") + "\n");
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(
+        headers["content-disposition"],
+        "attachment; filename=\"log.txt\""
+    );
+    let (_, _, page) = get(&log).await;
+    assert!(
+        page.contains("<b>Text</b><span>the lines, exact to the byte</span>"),
+        "{page}"
+    );
+    let (_, _, csv) = get(&format!("{log}/download?format=csv")).await;
+    assert!(
+        csv.starts_with("line\r\n\"0: =sum, \"\"quoted\"\"\"\r\n"),
+        "{csv}"
+    );
+    let (_, headers, whole) = get(&format!("{}/download?format=json", link("pushed").await)).await;
+    assert_eq!(whole, format!("[\n{}\n]", rows.join(",\n")));
+    assert_eq!(headers["content-type"], "application/json");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -947,7 +1009,7 @@ async fn the_list_of_resources_comes_in_pages() {
 }
 
 /// A server of S3 over a folder, on a port of its own.
-async fn bucket_server(root: &Path) -> String {
+pub(crate) async fn bucket_server(root: &Path) -> String {
     std::fs::create_dir(root.join("agents")).unwrap();
     let mut builder = s3s::service::S3ServiceBuilder::new(s3s_fs::FileSystem::new(root).unwrap());
     builder.set_auth(s3s::auth::SimpleAuth::from_single("tests", "secret"));
@@ -969,8 +1031,11 @@ async fn bucket_server(root: &Path) -> String {
 async fn two_hosts_over_one_bucket_give_the_pages_of_one_answer_by_turns() {
     let root = tempfile::tempdir().unwrap();
     let endpoint = bucket_server(root.path()).await;
+    // The key that signs cursors is in the store.
+    let postgres = Postgres::start();
+    let store = postgres.url();
     let config = orders(&format!(
-        "public_url = \"https://plimsoll.example.com\"\n[results]\nlocation = \"s3://agents/kept\"\nendpoint = \"{endpoint}\"\nregion = \"eu-west-1\"\n"
+        "store = {store:?}\npublic_url = \"https://plimsoll.example.com\"\n[results]\nlocation = \"s3://agents/kept\"\nendpoint = \"{endpoint}\"\nregion = \"eu-west-1\"\n"
     ));
     let environment = [
         ("AWS_ACCESS_KEY_ID", "tests"),

@@ -221,10 +221,23 @@ async fn nothing_crosses_between_tenants() {
         assert_eq!((status, who(&body)), (StatusCode::OK, vec![*own]));
         let cursor = cursor_of(&host.url, key).await;
         let session = session_of(&host.url, key).await;
+        let (resource, link) = resource_of(&host.url, key).await;
+        // The link is the key of this one result: it shows its rows to whoever has it, and no other's.
+        let shown = reqwest::get(&format!("{link}/download?format=json"))
+            .await
+            .unwrap();
+        assert_eq!(shown.status(), 200);
+        let shown = parse(&shown.text().await.unwrap());
+        assert_eq!(
+            (who(&shown), shown["rows"].as_array().unwrap().len()),
+            (vec![*own], 60)
+        );
         for (other, foreign) in tenants.iter().zip(&keys) {
             let (status, body) = call(&host.url, foreign, json!({"after": cursor})).await;
             let answer = session_status(&host.url, foreign, &session).await;
+            let read = read_resource(&host.url, foreign, &resource).await;
             if own == other {
+                assert!(read["result"].to_string().contains(own), "{read}");
                 assert_eq!((status, who(&body)), (StatusCode::OK, vec![*own]));
                 assert_eq!(answer.0, 200, "{}", answer.1);
                 continue;
@@ -235,6 +248,22 @@ async fn nothing_crosses_between_tenants() {
             assert!(!body.to_string().contains(own), "{body}");
             assert_eq!(answer.0, 404);
             assert!(!answer.1.contains(own), "{}", answer.1);
+            // As for a result that never was, but for its own id.
+            let never = read_resource(
+                &host.url,
+                foreign,
+                "plimsoll://results/00000000000000000000000000000000",
+            )
+            .await;
+            let id = resource.rsplit('/').next().unwrap();
+            let same = read
+                .to_string()
+                .replace(id, "00000000000000000000000000000000");
+            assert_eq!(same, never.to_string());
+            assert!(
+                read["error"].is_object() && !read.to_string().contains(own),
+                "{read}"
+            );
         }
     }
 }
@@ -248,6 +277,41 @@ async fn cursor_of(url: &str, key: &str) -> String {
         .unwrap();
     let receipt = response.headers()["plimsoll-receipt"].to_str().unwrap();
     parse(receipt)["next_after"].as_str().unwrap().to_owned()
+}
+
+/// A request of the modern era.
+async fn ask(url: &str, key: &str, method: &str, name: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    let request = mcp(url, key, &message)
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method)
+        .header("mcp-name", name);
+    parse(&request.send().await.unwrap().text().await.unwrap())
+}
+
+/// The URI of a complete result, and its link.
+async fn resource_of(url: &str, key: &str) -> (String, String) {
+    let params = json!({"name": "list_rows", "arguments": {"limit": 2}});
+    let answer = ask(url, key, "tools/call", "list_rows", params).await;
+    let content = answer["result"]["content"].as_array().unwrap();
+    let resource = content
+        .iter()
+        .find(|block| block["type"] == "resource_link")
+        .unwrap();
+    let facts = parse(content[0]["text"].as_str().unwrap());
+    (
+        resource["uri"].as_str().unwrap().to_owned(),
+        facts["link"].as_str().unwrap().to_owned(),
+    )
+}
+
+async fn read_resource(url: &str, key: &str, uri: &str) -> Value {
+    ask(url, key, "resources/read", uri, json!({"uri": uri})).await
 }
 
 fn mcp(url: &str, key: &str, message: &Value) -> reqwest::RequestBuilder {
@@ -512,7 +576,8 @@ async fn every_call_is_one_row_of_the_ledger_however_it_ends() {
     let config = config_of(folder.path(), &["acme", "globex"], 40, "", "");
     let mut host = HostProcess::start(&config);
     let file = host.config();
-    let key = add_key(&file, "acme", "agent", &["--admin"]);
+    let key = add_key(&file, "acme", "agent", &[]);
+    let admin = command(&file, &["keys", "add", "--admin", "--name", "ops"]).unwrap();
     let secret = "a-very-particular-argument";
     let (status, body) = call(&host.url, &key, json!({"limit": 10})).await;
     assert_eq!(status, 200);
@@ -520,7 +585,7 @@ async fn every_call_is_one_row_of_the_ledger_however_it_ends() {
         call(&host.url, &key, json!({"fields": [secret]})).await.0,
         400
     );
-    let metrics = get(&format!("{}/metrics", host.url), Some(&key)).await;
+    let metrics = get(&format!("{}/metrics", host.url), Some(&admin)).await;
     assert_eq!(
         metrics.headers()["content-type"],
         "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -531,8 +596,7 @@ async fn every_call_is_one_row_of_the_ledger_however_it_ends() {
     let rows =
         r#"plimsoll_rows_total{tenant="acme",plugin="case",tool="list_rows",direction="out"} 10"#;
     assert!(metrics.contains(rows), "{metrics}");
-    let plain = add_key(&file, "acme", "plain", &[]);
-    let refused = get(&format!("{}/metrics", host.url), Some(&plain)).await;
+    let refused = get(&format!("{}/metrics", host.url), Some(&key)).await;
     assert_eq!(refused.status(), 403);
     assert_eq!(
         parse(&refused.text().await.unwrap())["detail"],
@@ -617,7 +681,7 @@ fn a_host_of_many_tells_whose_call_it_is_and_one_for_one_user_stays_on_loopback(
     let error = command(&file, &["call", "list_rows"]).unwrap_err();
     assert!(
         error.contains(
-            "this host has tenants; say whose call this is with `--tenant`, one of: acme, globex"
+            "this host has tenants; say whose call this is with `tenant`, one of: acme, globex"
         ),
         "{error}"
     );
@@ -646,4 +710,95 @@ fn a_host_of_many_tells_whose_call_it_is_and_one_for_one_user_stays_on_loopback(
         "{error}"
     );
     assert!(error.contains("keys with `plimsoll keys add`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_previews_what_each_client_of_a_tenant_would_get_and_calls_nothing_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = HostProcess::start(&config_of(folder.path(), &["acme", "globex"], 400, "", ""));
+    let file = host.config();
+    let admin = command(&file, &["keys", "add", "--admin", "--name", "ops"]).unwrap();
+    add_key(&file, "acme", "small", &["--result-tokens", "2000"]);
+    let preview = |token: String, body: Value| {
+        let url = format!("{}/v1/preview", host.url);
+        async move {
+            let request = reqwest::Client::new().post(url).bearer_auth(token);
+            let response = request.body(body.to_string()).send().await.unwrap();
+            let status = response.status().as_u16();
+            (status, parse(&response.text().await.unwrap()))
+        }
+    };
+    let ask = json!({"tool": "list_rows", "arguments": {"limit": 100}, "tenant": "acme", "replies": true});
+    let (status, shown) = preview(admin.clone(), ask.clone()).await;
+    assert_eq!(status, 200, "{shown}");
+    let clients = shown["clients"].as_array().unwrap();
+    let of = |name: &str| {
+        clients
+            .iter()
+            .find(|share| share["client"] == name)
+            .unwrap()
+    };
+    // Every profile, and any other program.
+    assert_eq!(clients.len(), plimsoll::client::profiles().len() + 1);
+    assert_eq!(
+        (&of("any other")["rows"], &of("any other")["decided_by"]),
+        (&json!(100), &json!("page"))
+    );
+    for share in clients {
+        let rows = share["rows"].as_u64().unwrap();
+        assert_eq!(
+            parse(share["body"].as_str().unwrap())["rows"]
+                .as_array()
+                .unwrap()
+                .len() as u64,
+            rows
+        );
+        assert_eq!(
+            rows + share["rows_dropped"].as_u64().unwrap(),
+            100,
+            "{share}"
+        );
+        let sent = share["facts"].as_str().unwrap().len() + share["body"].as_str().unwrap().len();
+        assert_eq!(share["bytes"], sent);
+    }
+    // One key and one program.
+    let (_, shown) = preview(admin.clone(), json!({"tool": "list_rows", "arguments": {"limit": 100}, "tenant": "acme", "key": "small", "client": "x"})).await;
+    let share = &shown["clients"][0];
+    assert_eq!(
+        (&share["budget_tokens"], &share["budget_source"]),
+        (&json!(2_000), &json!("key"))
+    );
+    let (status, refusal) = preview(admin.clone(), json!({"tool": "list_rows"})).await;
+    assert_eq!(
+        (status, refusal["detail"].as_str().unwrap()),
+        (
+            400,
+            "this host has tenants; say whose call this is with `tenant`, one of: acme, globex"
+        )
+    );
+    let (status, refusal) = preview(admin.clone(), json!({"tol": "list_rows"})).await;
+    assert_eq!(status, 400);
+    assert!(
+        refusal["detail"]
+            .as_str()
+            .unwrap()
+            .starts_with("the body must be a JSON object with \"tool\""),
+        "{refusal}"
+    );
+    // An admin's key is of no tenant; a tenant's key is no admin's.
+    let (status, body) = call(&host.url, &admin, json!({})).await;
+    assert_eq!(
+        (status.as_u16(), &body["detail"]),
+        (404, &json!("Unknown tool: list_rows"))
+    );
+    let plain = add_key(&file, "acme", "plain", &[]);
+    assert_eq!(preview(plain, ask).await.0, 403);
+    let error = command(&file, &["keys", "add", "acme", "--admin", "--name", "x"]).unwrap_err();
+    assert!(error.contains("cannot be used with"), "{error}");
+    let table = command(
+        &file,
+        &["preview", "list_rows", "--tenant", "acme", "--key", "small"],
+    )
+    .unwrap();
+    assert!(table.contains("2,000 (key)"), "{table}");
 }

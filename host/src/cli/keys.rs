@@ -36,16 +36,17 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct Add {
-    /// The tenant
-    tenant: String,
+    /// The tenant; none for an admin's key, which is the operator's
+    #[arg(required_unless_present = "admin")]
+    tenant: Option<String>,
     /// What to call the key; a live key of the tenant must not have that name
     #[arg(long)]
     name: String,
     /// For how long it is good, such as 90d, 12h or 30m [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = span_ms)]
     expires: Option<i64>,
-    /// Whether it may use what is for admins: /metrics and /v1/preview
-    #[arg(long)]
+    /// Make a key for /metrics and /v1/preview, which sees no tools
+    #[arg(long, conflicts_with_all = ["tenant", "result_tokens", "mode", "quota"])]
     admin: bool,
     #[command(flatten)]
     budget: Budget,
@@ -77,7 +78,7 @@ struct Set {
 
 #[derive(Debug, Args)]
 struct Which {
-    /// The key: its id, or TENANT/NAME
+    /// The key: its id, TENANT/NAME, or the name of an admin's
     key: String,
     #[command(flatten)]
     config: ConfigArgument,
@@ -185,7 +186,10 @@ impl Budget {
 impl Add {
     async fn run(self) -> anyhow::Result<()> {
         let config = self.config.read()?;
-        check_tenant(&config, &self.tenant)?;
+        if let Some(tenant) = &self.tenant {
+            check_tenant(&config, tenant)?;
+        }
+        let tenant = self.tenant.unwrap_or_default();
         if self.name.is_empty() || self.name.len() > MAX_NAME_BYTES || self.name.contains('/') {
             bail!(
                 "`--name`: expected 1 to {MAX_NAME_BYTES} bytes without `/`, found `{}`",
@@ -198,7 +202,7 @@ impl Add {
         let row = KeyRow {
             id: key.id.clone(),
             hash: hash(&key.text).to_hex().to_string(),
-            tenant: self.tenant.clone(),
+            tenant: tenant.clone(),
             name: self.name.clone(),
             is_admin: self.admin,
             budget_mode: self
@@ -216,8 +220,8 @@ impl Add {
         };
         if !store.add_key(&row).await? {
             bail!(
-                "tenant `{}` has a live key `{}` already; revoke it first, or choose another name",
-                self.tenant,
+                "{} has a live key `{}` already; revoke it first, or choose another name",
+                owner(&tenant),
                 self.name
             );
         }
@@ -225,9 +229,9 @@ impl Add {
         // The key alone goes to standard output, so that it can be piped to where it is kept.
         writeln!(
             std::io::stderr().lock(),
-            "key {} of tenant {}: it is shown this once, and only its hash is kept",
+            "key {} of {}: it is shown this once, and only its hash is kept",
             key.id,
-            self.tenant
+            owner(&tenant)
         )?;
         writeln!(std::io::stdout().lock(), "{}", key.text)?;
         Ok(())
@@ -335,6 +339,7 @@ impl Which {
         let keys = store.snapshot().await?.keys;
         let is_meant = |key: &KeyRow| {
             key.id == self.key
+                || key.tenant.is_empty() && key.name == self.key
                 || self
                     .key
                     .split_once('/')
@@ -350,6 +355,14 @@ impl Which {
                 )
             })?;
         Ok((store, key))
+    }
+}
+
+/// Whose key it is, in words.
+fn owner(tenant: &str) -> String {
+    match tenant {
+        "" => String::from("the operator"),
+        name => format!("tenant `{name}`"),
     }
 }
 

@@ -8,12 +8,9 @@ use clap::Args;
 use super::Exit;
 use super::build::grouped;
 use super::call::{What, say_attachments};
-use crate::call::{Caller, Host};
-use crate::client;
-use crate::shape::{Code, Refusal, Reply, source_name};
-
-/// Who stands for every program that nothing is known of.
-const ANY_OTHER: &str = "any other";
+use crate::call::Caller;
+use crate::preview::{Share, readers};
+use crate::shape::{Refusal, Reply};
 
 #[derive(Debug, Args)]
 pub(super) struct Preview {
@@ -72,24 +69,6 @@ impl Preview {
     }
 }
 
-/// For whom an answer is shown, by name: the program that the caller names, or one for each profile and any other.
-pub(crate) fn readers(host: &Host, caller: &Caller) -> Vec<(String, Caller)> {
-    if let Some(name) = &caller.client {
-        return vec![(name.clone(), caller.clone())];
-    }
-    let known = client::profiles().iter().filter_map(|profile| {
-        let reader = Caller {
-            client: profile.names.first().cloned(),
-            ..caller.clone()
-        };
-        host.profile(&reader)?;
-        Some((profile.id.clone(), reader))
-    });
-    known
-        .chain([(String::from(ANY_OTHER), caller.clone())])
-        .collect()
-}
-
 /// What each gets, a line each.
 fn table(shown: &[(&str, &Reply)]) -> String {
     let head = [
@@ -125,35 +104,25 @@ fn table(shown: &[(&str, &Reply)]) -> String {
 }
 
 fn line(name: &str, reply: &Reply) -> [String; 7] {
-    let bytes = grouped((reply.facts().len() + reply.body().len()) as u64);
-    let Some(receipt) = reply.receipt() else {
-        let code = reply.refusal().map_or("", Code::as_str);
-        return [
-            name.to_owned(),
-            String::from("refused"),
-            String::new(),
-            bytes,
-            String::new(),
-            String::new(),
-            code.to_owned(),
-        ];
+    let share = Share::of(name, reply);
+    let number = |number: Option<u64>| number.map_or_else(String::new, grouped);
+    let source = share.budget_source.unwrap_or_default();
+    let budget = match (share.budget_tokens, reply.refusal()) {
+        (_, Some(_)) => String::new(),
+        (None, None) => String::from("none"),
+        (Some(tokens), None) => format!("{} ({source})", grouped(tokens)),
     };
-    let source = source_name(receipt.budget_source);
-    let budget = receipt.budget_tokens.map_or_else(
-        || String::from("none"),
-        |tokens| format!("{} ({source})", grouped(tokens)),
-    );
-    let decided = match (reply.gate(), receipt.budget_rows_dropped) {
-        (Some(gate), _) => format!("gate: {} {}", grouped(gate.limit), gate.unit.name()),
-        (None, 0) => String::from("page"),
-        (None, _) => format!("budget: {source}"),
+    let decided = match &share.gate {
+        Some(gate) => format!("gate: {} {}", grouped(gate.limit), gate.unit),
+        None if share.decided_by == "budget" => format!("budget: {source}"),
+        None => share.decided_by.to_owned(),
     };
     [
-        name.to_owned(),
-        grouped(receipt.returned),
-        grouped(receipt.budget_rows_dropped),
-        bytes,
-        grouped(receipt.approx_tokens),
+        share.client,
+        share.rows.map_or_else(|| String::from("refused"), grouped),
+        number(share.rows_dropped),
+        grouped(share.bytes),
+        number(share.tokens),
         budget,
         decided,
     ]

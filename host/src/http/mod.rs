@@ -5,6 +5,7 @@
 mod auth;
 mod guard;
 mod openapi;
+mod preview;
 mod results;
 mod tools;
 
@@ -33,6 +34,7 @@ pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Rou
     let known = middleware::from_fn_with_state(host.clone(), auth::authenticate);
     let admins = Router::new()
         .route("/metrics", get(metrics))
+        .route("/v1/preview", post(preview::preview))
         .route_layer(middleware::from_fn(auth::admins));
     let mcp = mcp::http(&host, stop)
         .layer(middleware::from_fn(guard::json_rpc))

@@ -143,7 +143,7 @@ fn arguments(
 
 /// A route that does not exist.
 pub(super) async fn no_such_route() -> Response {
-    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /mcp, GET /results/{token}, GET /openapi.json, GET /metrics, GET /healthz";
+    let message = "no such route; there are GET /v1/tools, POST /v1/tools/{tool}, POST /v1/preview, POST /mcp, GET /results/{token}, GET /openapi.json, GET /metrics, GET /healthz";
     problem(&Reply::refused(&Refusal::new(Code::NotFound, message)))
 }
 

@@ -1,5 +1,6 @@
 //! Keeping an answer of which rows are left out, and what a tenant may keep.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +18,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long an expired result stays where it is, in seconds: the clock of a bucket, which says when it was written, may be
 /// that much behind the host's, and nothing may go before its time.
 const SWEEP_SLACK: u64 = 300;
+
+/// How long nothing is written after writing has failed, in seconds: long enough that an outage costs few calls their time,
+/// short enough that nobody waits for results once it is over.
+const PAUSE: u64 = 30;
 
 /// How long an answer waits for its turn to be written. A client waits with it.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -69,7 +74,11 @@ impl Results {
             return replies;
         }
         if let Err(error) = self.keep(candidate, &mut intake).await {
-            tracing::warn!(tool = call.tool.name, "a result is not kept: {error:#}");
+            tracing::warn!(
+                tool = call.tool.name,
+                "a result is not kept, nor is any other for {PAUSE} s: {error:#}"
+            );
+            self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
             intake.decide(Err(NotKept::Failed));
             intake.attachments = replies
                 .pop()
@@ -88,6 +97,10 @@ impl Results {
         origin: Origin<'_>,
     ) -> Option<Candidate> {
         let (kind, counts) = intake.complete(call, readers)?;
+        if self.paused_until.load(Ordering::Relaxed) > now() {
+            intake.decide(Err(NotKept::Failed));
+            return None;
+        }
         let (prefix, suffix) = intake.envelope();
         if prefix.len() + suffix.len() >= call.policy.cap_bytes as usize {
             // No page of it could ever be sent.

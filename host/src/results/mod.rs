@@ -26,6 +26,7 @@ mod table;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -64,6 +65,8 @@ pub struct Results {
     /// What is kept, as far as this host knows: what it wrote itself, and what the last sweep found.
     index: Mutex<HashMap<TenantFolder, HashMap<ResultId, Entry>>>,
     uploads: Semaphore,
+    /// Until when nothing is written, because writing has failed: a call must not wait for that each time.
+    paused_until: AtomicU64,
 }
 
 /// A result in the index.
@@ -128,6 +131,7 @@ impl Results {
             links: Links::new(signer),
             index: Mutex::default(),
             uploads: Semaphore::new(UPLOADS),
+            paused_until: AtomicU64::new(0),
         })
     }
 

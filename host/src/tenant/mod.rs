@@ -214,7 +214,10 @@ impl Tenants {
                 utc(expired)
             )));
         }
-        self.check_tenant(&key.tenant)?;
+        // An admin's key is the operator's, and of no tenant.
+        if !key.is_admin {
+            self.check_tenant(&key.tenant)?;
+        }
         self.directory.note_use(&key);
         Ok(Caller {
             tenant: key.tenant.clone(),
@@ -246,10 +249,10 @@ impl Tenants {
                 ..Caller::default()
             }),
             None if tenants.is_empty() => {
-                anyhow::bail!("`--key` needs tenants, and the config file has none")
+                anyhow::bail!("a key needs tenants, and the config file has none")
             }
             None => anyhow::bail!(
-                "this host has tenants; say whose call this is with `--tenant`, one of: {}",
+                "this host has tenants; say whose call this is with `tenant`, one of: {}",
                 names()
             ),
             Some(tenant) if !tenants.contains_key(tenant) => {
