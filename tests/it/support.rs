@@ -210,6 +210,17 @@ impl HostProcess {
         }
     }
 
+    /// Its state folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join(".plimsoll")
+    }
+
+    /// Ends it as nothing can be caught: with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Replaces its config file, which it watches.
     pub(crate) fn configure(&self, config: &str) {
         let part = self.folder.path().join("plimsoll.toml.part");
