@@ -1073,6 +1073,39 @@ async fn two_hosts_over_one_bucket_give_the_pages_of_one_answer_by_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_killed_while_it_stores_a_result_leaves_no_rows_behind() {
+    use tokio::io::AsyncReadExt;
+    // A bucket that takes requests and never answers.
+    let bucket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", bucket.local_addr().unwrap());
+    let config = orders(&format!(
+        "[results]\nlocation = \"s3://agents\"\nendpoint = \"{endpoint}\"\nregion = \"eu-west-1\"\n"
+    ));
+    let environment = [
+        ("AWS_ACCESS_KEY_ID", "tests"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let mut host = HostProcess::start_with(&config, &environment);
+    let url = format!("{}/v1/tools/list_orders", host.url);
+    let calling = tokio::spawn(async move { reqwest::Client::new().post(url).send().await });
+    let mut open = Vec::new();
+    loop {
+        let (mut connection, _) = bucket.accept().await.unwrap();
+        let mut request = [0; 4];
+        connection.read_exact(&mut request).await.unwrap();
+        open.push(connection);
+        // The others list what is there; this one begins to store 14 MB, which wait in the spool.
+        if request == *b"POST" {
+            break;
+        }
+    }
+    host.kill();
+    assert!(calling.await.unwrap().is_err());
+    assert_eq!(files(&host.state().join("spool")), Vec::<PathBuf>::new());
+    assert_eq!(files(&host.state().join("results")), Vec::<PathBuf>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn where_the_bucket_is_out_of_reach_answers_go_on_and_are_not_kept() {
     let root = tempfile::tempdir().unwrap();
     let endpoint = bucket_server(root.path()).await;

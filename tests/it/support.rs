@@ -226,6 +226,11 @@ impl HostProcess {
         self.folder.path().join("plimsoll.toml")
     }
 
+    /// Its state folder.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join(".plimsoll")
+    }
+
     /// Ends it as a process manager does, and waits until it has ended.
     pub(crate) fn stop(&mut self) {
         let id = self.child.id().to_string();

@@ -802,3 +802,38 @@ async fn an_admin_previews_what_each_client_of_a_tenant_would_get_and_calls_noth
     .unwrap();
     assert!(table.contains("2,000 (key)"), "{table}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_masked_for_a_tenant_is_masked_in_all_that_it_gets() {
+    let folder = tempfile::tempdir().unwrap();
+    let acme = config_of(
+        folder.path(),
+        &["acme"],
+        40,
+        "",
+        "cells = { mask = [\"who\"] }",
+    );
+    let globex = config_of(folder.path(), &["globex"], 40, "", "");
+    let globex = globex.split_once("[tenants.globex]").unwrap().1;
+    let host = HostProcess::start(&format!("{acme}[tenants.globex]{globex}"));
+    for (tenant, shown) in [("acme", false), ("globex", true)] {
+        let key = add_key(&host.config(), tenant, "k", &[]);
+        let (status, body) = call(&host.url, &key, json!({"fields": ["id", "who"]})).await;
+        assert_eq!(status, 200);
+        assert_eq!(body.to_string().contains(tenant), shown, "{body}");
+        let (resource, link) = resource_of(&host.url, &key).await;
+        let read = read_resource(&host.url, &key, &resource).await;
+        assert_eq!(
+            read["result"]["contents"].to_string().contains(tenant),
+            shown,
+            "{read}"
+        );
+        for form in ["json", "csv", "tsv"] {
+            let rows = reqwest::get(&format!("{link}/download?format={form}"))
+                .await
+                .unwrap();
+            assert_eq!(rows.status(), 200);
+            assert_eq!(rows.text().await.unwrap().contains(tenant), shown, "{form}");
+        }
+    }
+}

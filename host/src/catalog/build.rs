@@ -1,6 +1,6 @@
 //! Makes tools out of what plugins declare and what the operator overrides.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Target, Tool, schema};
 use crate::admission::Admission;
-use crate::config::{PluginLimits, ToolFile};
+use crate::config::{PluginConfig, ToolFile};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
 use crate::sandbox::{Description, Plugin};
 use crate::shape::{HostArgument, Policy, ToolFacts, excerpt, tokens};
@@ -51,9 +51,9 @@ struct Declared {
 pub fn build(
     plugin: &Arc<Plugin>,
     admission: &Arc<Admission>,
-    limits: &PluginLimits,
-    overrides: &BTreeMap<String, ToolFile>,
+    entry: &PluginConfig,
 ) -> anyhow::Result<Vec<Tool>> {
+    let overrides = &entry.tools;
     let count = match plugin.description() {
         Description::Tools(tools) => tools.len(),
         Description::Collections(collections) => collections.len(),
@@ -98,7 +98,7 @@ pub fn build(
                 declared,
                 plugin,
                 admission,
-                limits,
+                entry,
                 overrides.get(&name).unwrap_or(&default),
             )
             .with_context(|| format!("tool `{}`", excerpt(&name)))
@@ -221,9 +221,10 @@ fn publish(
     declared: Declared,
     plugin: &Arc<Plugin>,
     admission: &Arc<Admission>,
-    limits: &PluginLimits,
+    entry: &PluginConfig,
     overrides: &ToolFile,
 ) -> anyhow::Result<Tool> {
+    let limits = &entry.limits;
     let is_name = |name: &str| {
         (1..=MAX_NAME_CHARS).contains(&name.len())
             && name
@@ -260,7 +261,8 @@ fn publish(
     let policy = match &overrides.cells {
         Some(cells) => policy.with_cells(&cells.policy()?),
         None => policy,
-    };
+    }
+    .with_cells(&entry.cells);
     let input = schema::publish(declared.input, &policy);
     let narrowing = schema::narrowing(&input, &required, &policy);
     let own_limit = schema::own_limit(&input, &policy);

@@ -229,7 +229,7 @@ async fn outcome(
         load.await
             .with_context(|| format!("loading `{}`", file.display()))?,
     );
-    let tools = build(&loaded, &admission, &plugin.limits, &plugin.tools)?;
+    let tools = build(&loaded, &admission, plugin)?;
     Ok(Outcome::New(Loaded {
         fingerprint,
         tools: tools.into_iter().map(Arc::new).collect(),

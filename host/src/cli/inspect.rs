@@ -14,7 +14,7 @@ use super::{ConfigArgument, Exit};
 use crate::admission::Admission;
 use crate::app;
 use crate::catalog::{self, Tool};
-use crate::config::Config;
+use crate::config::{Config, PluginConfig};
 use crate::sandbox::{Grants, Want};
 
 #[derive(Debug, Args)]
@@ -84,12 +84,11 @@ impl Inspect {
             Ok(loaded) => {
                 // Nothing is called here.
                 let admission = Arc::new(Admission::new(1, 0));
-                let tools = catalog::build(
-                    &Arc::new(loaded),
-                    &admission,
-                    &plugin.limits,
-                    &BTreeMap::new(),
-                )?;
+                let declared = PluginConfig {
+                    tools: BTreeMap::new(),
+                    ..plugin.clone()
+                };
+                let tools = catalog::build(&Arc::new(loaded), &admission, &declared)?;
                 let total: u64 = tools.iter().map(|tool| tool.listing_tokens).sum();
                 let _ = writeln!(
                     out,

@@ -80,6 +80,8 @@ pub struct TenantFile {
     /// What it may spend.
     #[serde(default)]
     pub quotas: Quotas,
+    /// What is taken out of the cells of all its answers, beside what is for their tools.
+    pub cells: Option<CellsFile>,
     /// What plugins are given for this tenant, by the plugin's name.
     #[serde(default)]
     pub grants: BTreeMap<String, TenantGrantsFile>,

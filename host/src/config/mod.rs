@@ -197,6 +197,8 @@ pub struct PluginConfig {
     pub limits: PluginLimits,
     /// Overrides by tool.
     pub tools: BTreeMap<String, ToolFile>,
+    /// What is taken out of the cells of every tool, beside what is for one.
+    pub cells: CellPolicy,
 }
 
 /// The configuration that is used.
@@ -269,6 +271,7 @@ impl Config {
             grants: Grants::default(),
             limits: config.limits.clone(),
             tools: BTreeMap::new(),
+            cells: CellPolicy::default(),
         });
         Ok(config)
     }
@@ -419,6 +422,7 @@ fn resolve_plugin(
         limits: limits.overridden(&file.limits, &format!("{place}.limits"))?,
         tools: file.tools,
         name,
+        cells: CellPolicy::default(),
     })
 }
 

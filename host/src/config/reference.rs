@@ -28,7 +28,11 @@ pub fn reference() -> String {
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
-        ("`[plugins.NAME.tools.TOOL.cells]`", "", "CellsFile"),
+        (
+            "`[plugins.NAME.tools.TOOL.cells]` and `[tenants.NAME.cells]`",
+            "",
+            "CellsFile",
+        ),
         ("`horizon = { … }`", "", "HorizonFile"),
         ("`columns = [{ … }]`", "", "ColumnFile"),
         ("`[tenants.NAME]`", "", "TenantFile"),

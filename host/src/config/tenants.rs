@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
-use super::file::{AuthFile, PluginFile, SecretFile, StoreFile, TenantFile, TenantGrantsFile};
+use super::file::{
+    AuthFile, CellsFile, PluginFile, SecretFile, StoreFile, TenantFile, TenantGrantsFile,
+};
 use super::{PluginConfig, grants};
 use crate::sandbox::Secret;
 use crate::shape::MIN_BUDGET_TOKENS;
@@ -259,6 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn cells_of_a_tenant_are_those_of_all_its_plugins() {
+        let config = parse(&format!(
+            "{PLUGINS}[tenants.acme]\nplugins = [\"*\"]\ncells = {{ mask = [\"email\"] }}\n[tenants.globex]\nplugins = [\"*\"]\n"
+        ))
+        .unwrap();
+        let cells: Vec<String> = config
+            .variants
+            .iter()
+            .map(|variant| format!("{} {}", variant.name, variant.cells.describe()))
+            .collect();
+        assert_eq!(cells, ["ledger mask email", "orders mask email"]);
+    }
+
+    #[test]
     fn bad_tenants_and_issuers_say_what_was_expected_and_found() {
         let table = [
             (
@@ -282,6 +298,10 @@ mod tests {
                 "`tenants.a.concurrent_calls` must be at least 1, found 0",
             ),
             ("[tenants.a.quotas.hour]\ncalls = 1", "unknown field `hour`"),
+            (
+                "[tenants.a]\ncells = { max_cell_chars = 0 }",
+                "`tenants.a`: `cells.max_cell_chars` must be at least 1, found 0",
+            ),
             (
                 "[[auth.issuers]]\nissuer = \"https://id.example\"\ntenant = \"a\"",
                 "`auth.resource` is missing",

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -443,11 +444,11 @@ fn shares(workers: usize, calls: &[(&'static str, &'static str, usize)]) -> Vec<
 #[test]
 fn a_flood_of_one_plugin_takes_half_of_the_turns_from_one_call_of_another() {
     let found = shares(1, &[("", "flood", 16), ("", "single", 1)]);
-    assert!((45..=55).contains(&found[1]), "{found:?} %");
+    assert!((40..=60).contains(&found[1]), "{found:?} %");
     // With two workers the single call can have one of them at most, and a busy machine may stop that one for a while. In
-    // order of arrival it would have a seventeenth.
+    // order of arrival it would have a seventeenth, 5 %.
     let found = shares(2, &[("", "flood", 16), ("", "single", 1)]);
-    assert!((30..=55).contains(&found[1]), "{found:?} %");
+    assert!((15..=60).contains(&found[1]), "{found:?} %");
 }
 
 #[test]
@@ -457,7 +458,7 @@ fn a_flood_of_one_tenant_takes_half_of_the_turns_from_one_call_of_another() {
         &[("x", "flood", 15), ("x", "single", 1), ("y", "flood", 1)],
     );
     for (found_part, expected) in found.iter().zip([25, 25, 50]) {
-        assert!(found_part.abs_diff(expected) <= 5, "{found:?} %");
+        assert!(found_part.abs_diff(expected) <= 10, "{found:?} %");
     }
 }
 
@@ -1129,6 +1130,16 @@ fn a_component_with_too_many_parts_is_refused() {
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
+impl Written {
+    /// Whether the last line has this in it.
+    fn ends_with(&self, text: &str) -> bool {
+        let bytes = self.0.lock().unwrap();
+        let tail = &bytes[bytes.len().saturating_sub(500)..];
+        tail.windows(text.len())
+            .any(|window| window == text.as_bytes())
+    }
+}
+
 impl std::io::Write for Written {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
@@ -1141,12 +1152,8 @@ impl std::io::Write for Written {
 }
 
 async fn log_of(name: &str) -> String {
-    // Time for a thousand lines on a busy machine; a flood goes on to the end of it.
-    let plugin = hostile(Limits {
-        deadline: Duration::from_secs(2),
-        ..SMALL
-    })
-    .await;
+    // Time for a thousand lines on a busy machine.
+    let plugin = hostile(PATIENT).await;
     let written = Written::default();
     let writer = written.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -1156,7 +1163,18 @@ async fn log_of(name: &str) -> String {
         .with_writer(move || writer.clone())
         .finish();
     let guard = tracing::subscriber::set_default(subscriber);
-    let _ = call(&plugin, name).await;
+    // A flood goes on for a while after its last line was written, and then its caller leaves.
+    let mut flood = std::pin::pin!(call(&plugin, name));
+    let mut turns_after = 0;
+    std::future::poll_fn(|context| {
+        let is_cut = written.ends_with("are dropped after 1000");
+        turns_after += u32::from(is_cut);
+        match flood.as_mut().poll(context) {
+            Poll::Pending if turns_after < 50 => Poll::Pending,
+            _ => Poll::Ready(()),
+        }
+    })
+    .await;
     drop(guard);
     let bytes = written.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
