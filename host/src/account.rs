@@ -39,7 +39,7 @@ impl<'a> Account<'a> {
     /// The account of a call that begins.
     pub(crate) fn open(host: &'a Host, caller: &Caller, tool: &Tool) -> Self {
         let key = caller.key.as_ref().map(|key| key.id.clone());
-        let subject = || caller.subject.as_deref().map(|subject| named(subject));
+        let subject = || caller.subject.as_deref().map(named);
         let entry = Entry {
             call: host.next_call(),
             at_ms: now_ms(),
