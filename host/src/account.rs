@@ -1,5 +1,6 @@
 //! The account of one call: what it is, how it ended, and what it used, for the ledger, the metrics and its span.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::Span;
@@ -7,7 +8,7 @@ use tracing::Span;
 use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::contract::Stage;
-use crate::sandbox::Usage;
+use crate::sandbox::{Meter, Usage};
 use crate::shape::{Reply, tokens};
 use crate::store::{Entry, Spent, now_ms};
 use crate::telemetry;
@@ -29,6 +30,8 @@ pub(crate) struct Account<'a> {
     began: Instant,
     /// What the plugin used.
     pub(crate) usage: Usage,
+    /// What the plugin has used so far, for a call that does not come to its end.
+    pub(crate) meter: Arc<Meter>,
     /// What the call holds of quotas, and owes to them.
     pub(crate) admitted: Admitted,
     /// Its span.
@@ -55,6 +58,7 @@ impl<'a> Account<'a> {
             host,
             began: Instant::now(),
             usage: Usage::default(),
+            meter: Arc::default(),
             admitted: Admitted::default(),
             span: telemetry::span(caller, &entry),
             entry,
@@ -100,11 +104,29 @@ impl<'a> Account<'a> {
         }
         entry.tokens_out = receipt.approx_tokens;
     }
+
+    /// Makes room for the next call, before the caller knows that this one has ended.
+    pub(crate) async fn release(&mut self) {
+        let running = self.admitted.end();
+        if running.is_empty() {
+            return;
+        }
+        let released = self.host.tenants().release(&self.entry.call, &running);
+        if let Err(error) = released.await {
+            tracing::warn!(
+                call = self.entry.call,
+                "a call that has ended counts as running for a while: {error:#}"
+            );
+        }
+    }
 }
 
 impl Drop for Account<'_> {
     fn drop(&mut self) {
         let mut entry = std::mem::take(&mut self.entry);
+        if self.usage == Usage::default() {
+            self.usage = self.meter.usage();
+        }
         entry.fuel = self.usage.fuel;
         entry.memory_peak_bytes = self.usage.memory_peak_bytes;
         entry.milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -118,7 +140,8 @@ impl Drop for Account<'_> {
             tokens: entry.tokens_out,
         };
         let charges = self.admitted.charges(spent).collect();
-        let running = self.admitted.running().to_vec();
+        // Empty, but for a call whose caller went.
+        let running = self.admitted.end();
         if !ledger.record(entry, charges, running) {
             metrics.unwritten();
         }

@@ -293,6 +293,7 @@ impl Host {
             Err(refusal) => Reply::refused(&refusal),
         };
         account.close(&reply);
+        account.release().await;
         (reply, account.usage)
     }
 
@@ -315,6 +316,7 @@ impl Host {
         let replies = answered
             .unwrap_or_else(|refusal| callers.iter().map(|_| Reply::refused(&refusal)).collect());
         account.close(&replies[0]);
+        account.release().await;
         replies
     }
 
@@ -353,7 +355,7 @@ impl Host {
         let begun = tokio::time::Instant::now();
         let deadline = tool.plugin.limits().deadline;
         let tenant = self.tenants.tenant(caller);
-        let permit_of_tenant = match &tenant {
+        let _permit_of_tenant = match &tenant {
             Some(tenant) => Some(tenant.admit(deadline).await?),
             None => None,
         };
@@ -368,28 +370,27 @@ impl Host {
             replies
         } else {
             let patience = deadline.saturating_sub(begun.elapsed());
-            let permit = tool
+            // Until the reply is made: what an answer holds in memory is bounded by how many there are.
+            let _permit = tool
                 .admission
                 .admit(&format!("plugin {}", tool.plugin.name()), patience)
                 .await?;
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
             let spool = self.results.spool().filter(|_| !ask.is_continuation());
             let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-            let called = tool.plugin.call_since(begun, request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
+            let called = tool.plugin.call_since(begun, account.meter.clone(), request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
                 tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
                 account.usage = failed.usage;
                 failed.refusal
             })?;
             account.usage = called.usage;
             tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-            // The plugin is done; what is left is the host's.
-            drop((permit, permit_of_tenant));
             let origin = Origin {
                 tenant: &caller.tenant,
                 plugin: tool.plugin.name(),
             };
             self.results
-                .shape_each(called.intake, &call, &readers, origin)
+                .shape_each(called.intake, &call, &readers, origin, begun + deadline)
                 .await
         };
         for reply in &replies {
@@ -421,10 +422,13 @@ impl Host {
                 ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
             }
             let ask = ask.reading(id, stored.start);
-            account.admitted = self
-                .tenants
-                .reserve(caller, &call, tool.plugin.limits().deadline)
-                .await?;
+            let deadline = tool.plugin.limits().deadline;
+            let tenant = self.tenants.tenant(caller);
+            let _permit_of_tenant = match &tenant {
+                Some(tenant) => Some(tenant.admit(deadline).await?),
+                None => None,
+            };
+            account.admitted = self.tenants.reserve(caller, &call, deadline).await?;
             let facts = ToolFacts {
                 has_structured_copy: false,
                 ..tool.facts.clone()
@@ -442,6 +446,7 @@ impl Host {
             .await
             .unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
         account.close(&reply);
+        account.release().await;
         Some(reply)
     }
 

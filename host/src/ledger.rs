@@ -80,33 +80,30 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
     let store = Arc::new(store);
     let mut batch = Vec::with_capacity(BATCH);
     while notes.recv_many(&mut batch, BATCH).await > 0 {
-        let (mut entries, mut charges, mut ended, mut waiting) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut calls, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for note in batch.drain(..) {
             match note {
                 Note::Call {
                     entry,
-                    charges: more,
+                    charges,
                     running,
                 } => {
                     if !running.is_empty() {
                         ended.push((entry.call.clone(), running));
                     }
-                    charges.extend(more);
-                    entries.push(*entry);
+                    calls.push((*entry, charges));
                 }
                 Note::Flush(done) => waiting.push(done),
             }
         }
-        let charges = sum(charges);
         let mut is_failing = false;
         // Written again and again: rows that are there already are not written twice.
-        while let Err(error) = write(&store, &entries, &charges, &ended).await {
+        while let Err(error) = write(&store, &calls, &ended).await {
             if !std::mem::replace(&mut is_failing, true) {
                 tracing::warn!("calls wait to be written to the ledger: {error:#}");
             }
             if notes.is_closed() && notes.is_empty() {
-                tracing::error!("{} calls are not in the ledger", entries.len());
+                tracing::error!("{} calls are not in the ledger", calls.len());
                 return;
             }
             tokio::time::sleep(RETRY).await;
@@ -120,34 +117,15 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
 
 async fn write(
     store: &Store,
-    entries: &[Entry],
-    charges: &[Charge],
+    calls: &[(Entry, Vec<Charge>)],
     ended: &[(String, Vec<String>)],
 ) -> anyhow::Result<()> {
     // Calls that have ended make room first: others wait for it.
     for (call, scopes) in ended {
         store.release(call, scopes).await?;
     }
-    if !entries.is_empty() {
-        store.record(entries, charges).await?;
+    if !calls.is_empty() {
+        store.record(calls).await?;
     }
     Ok(())
-}
-
-/// The charges of one window in one, in an order that every replica keeps.
-fn sum(charges: Vec<Charge>) -> Vec<Charge> {
-    let mut sums: std::collections::BTreeMap<_, Charge> = std::collections::BTreeMap::new();
-    for charge in charges {
-        let sum = sums
-            .entry((charge.scope.clone(), charge.period, charge.starts_ms))
-            .or_insert_with(|| Charge {
-                spent: Default::default(),
-                ..charge.clone()
-            });
-        sum.spent.calls += charge.spent.calls;
-        sum.spent.fuel = sum.spent.fuel.saturating_add(charge.spent.fuel);
-        sum.spent.bytes = sum.spent.bytes.saturating_add(charge.spent.bytes);
-        sum.spent.tokens = sum.spent.tokens.saturating_add(charge.spent.tokens);
-    }
-    sums.into_values().collect()
 }

@@ -5,12 +5,16 @@
 //! every host that reads the one can read the other. What is lost here is not lost for the caller: passing the arguments
 //! again always works.
 
+use anyhow::ensure;
 use serde_json::{Map, Value};
 
 use crate::results::Store;
 
 /// How long a query is kept, in seconds: a day, longer than anybody reads on in one answer.
 const KEPT_SECONDS: u64 = 24 * 60 * 60;
+
+/// Bytes of a query that is kept: room for long texts and lists. A longer one is repeated by its caller.
+const MAX_BYTES: usize = 64 << 10;
 
 /// Their folder.
 const FOLDER: &str = "queries";
@@ -33,9 +37,13 @@ impl Queries {
         cursor: &str,
         arguments: &Map<String, Value>,
     ) -> anyhow::Result<()> {
-        self.store
-            .put(&name(cursor), serde_json::to_vec(arguments)?)
-            .await
+        let text = serde_json::to_vec(arguments)?;
+        ensure!(
+            text.len() <= MAX_BYTES,
+            "it has {} bytes, and at most {MAX_BYTES} are kept",
+            text.len()
+        );
+        self.store.put(&name(cursor), text).await
     }
 
     /// The arguments of the query that a cursor continues, if they are known.

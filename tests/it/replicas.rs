@@ -228,37 +228,46 @@ async fn two_hundred_tenants_get_their_own_rows_and_a_flood_of_one_leaves_the_ot
             times[times.len() * 99 / 100]
         }
     };
-    // 200 × 50.
-    let quiet = work(10_000).await;
+    // 200 × 50 in all, in windows by turns: what else the machine does meanwhile meets both alike.
+    let mut ratios = Vec::new();
     let floods = Arc::new(AtomicUsize::new(0));
-    let flooding: Vec<_> = (0..32)
-        .map(|_| {
-            let (client, url, key, floods) = (
-                client.clone(),
-                host.url.clone(),
-                flood_key.clone(),
-                floods.clone(),
-            );
-            tokio::spawn(async move {
-                loop {
-                    let request = client
-                        .post(format!("{url}/v1/tools/loop"))
-                        .bearer_auth(&key);
-                    request.send().await.unwrap();
-                    floods.fetch_add(1, Ordering::Relaxed);
-                }
+    for _ in 0..5 {
+        let quiet = work(1_000).await;
+        let flooding: Vec<_> = (0..32)
+            .map(|_| {
+                let (client, url, key, floods) = (
+                    client.clone(),
+                    host.url.clone(),
+                    flood_key.clone(),
+                    floods.clone(),
+                );
+                tokio::spawn(async move {
+                    loop {
+                        let request = client
+                            .post(format!("{url}/v1/tools/loop"))
+                            .bearer_auth(&key);
+                        request.send().await.unwrap();
+                        floods.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
             })
-        })
-        .collect();
-    let flooded = work(2_000).await;
-    flooding.iter().for_each(tokio::task::JoinHandle::abort);
-    println!(
-        "p99 of 200 tenants at concurrency 64: quiet {quiet:?}, beside a flood of {floods:?} calls {flooded:?}"
-    );
-    assert!(floods.load(Ordering::Relaxed) > 0);
+            .collect();
+        let flooded = work(1_000).await;
+        flooding.iter().for_each(tokio::task::JoinHandle::abort);
+        for call in flooding {
+            let _ = call.await;
+        }
+        println!(
+            "p99 of 200 tenants at concurrency 64: quiet {quiet:?}, beside a flood {flooded:?}"
+        );
+        ratios.push(flooded.as_secs_f64() / quiet.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    let floods = floods.load(Ordering::Relaxed);
+    assert!(floods > 50, "{floods} calls of a flood");
     assert!(
-        flooded <= quiet * 2,
-        "quiet {quiet:?}, beside a flood {flooded:?}"
+        ratios[2] <= 2.0,
+        "beside a flood the p99 is {ratios:?} times as long"
     );
 }
 

@@ -844,3 +844,47 @@ async fn what_is_masked_for_a_tenant_is_masked_in_all_that_it_gets() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_after_the_other_is_never_two_at_once_and_one_that_is_left_is_charged() {
+    let config = format!(
+        "{}[tenants.acme]\nplugins = [\"hostile\"]\n[tenants.acme.quotas]\nconcurrent_calls = 1\n[tenants.acme.quotas.day]\nfuel = 1000000000000000\n",
+        support::hostile("deadline_ms = 60000\nfuel = 100000000000000")
+    );
+    let host = TestHost::start(&config).await;
+    let caller = host.host().tenants().caller(Some("acme"), None).unwrap();
+    for _ in 0..50 {
+        let reply = host
+            .host()
+            .call_named(&caller, "fine", support::object(json!({})))
+            .await;
+        assert_eq!(reply.refusal(), None, "{}", reply.body());
+    }
+    host.host().ledger().flush().await;
+    let store = host.host().tenants().store().clone();
+    let spent = || async { store.spent("tenant/acme").await.unwrap()[1].1.fuel };
+    let before = spent().await;
+    // Until it has run for a while; whoever called then leaves.
+    let mut call = Box::pin(
+        host.host()
+            .call_named(&caller, "loop", support::object(json!({}))),
+    );
+    for _ in 0..50 {
+        let turn = tokio::time::timeout(std::time::Duration::from_millis(1), &mut call).await;
+        assert!(turn.is_err(), "a loop has ended");
+    }
+    drop(call);
+    host.host().ledger().flush().await;
+    assert!(spent().await > before + 1_000_000, "{before}");
+    let usage = store
+        .usage(Some("acme"), 0, &[plimsoll::store::Grouping::Outcome])
+        .await
+        .unwrap();
+    let cancelled = usage.iter().find(|row| row.group == ["cancelled"]).unwrap();
+    assert!(cancelled.calls == 1 && cancelled.fuel > 1_000_000);
+    let reply = host
+        .host()
+        .call_named(&caller, "fine", support::object(json!({})))
+        .await;
+    assert_eq!(reply.refusal(), None, "{}", reply.body());
+}

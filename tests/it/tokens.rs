@@ -134,7 +134,7 @@ async fn a_token_of_a_configured_issuer_lets_in_and_any_other_does_not() {
     assert_eq!(
         document,
         json!({
-            "resource": RESOURCE, "authorization_servers": [issuer], "scopes_supported": ["plimsoll", "plimsoll:admin"],
+            "resource": RESOURCE, "authorization_servers": [issuer], "scopes_supported": ["plimsoll"],
             "bearer_methods_supported": ["header"], "resource_name": "Plimsoll",
         })
     );
@@ -229,7 +229,7 @@ async fn a_token_of_a_configured_issuer_lets_in_and_any_other_does_not() {
         let scope = if status == 403 {
             "plimsoll"
         } else {
-            "plimsoll plimsoll:admin"
+            "plimsoll"
         };
         assert_eq!(
             challenge,

@@ -103,6 +103,12 @@ pub fn build(
             )
             .with_context(|| format!("tool `{}`", excerpt(&name)))
         })
+        // Whoever may not see a key could try out which there are.
+        .filter(|tool| {
+            !tool.as_ref().is_ok_and(|tool| {
+                matches!(tool.target, Target::Get(_)) && tool.policy.key().is_none()
+            })
+        })
         .collect()
 }
 

@@ -12,7 +12,7 @@ use super::{PluginConfig, grants};
 use crate::sandbox::Secret;
 use crate::shape::MIN_BUDGET_TOKENS;
 use crate::store::Location;
-use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE, Issuer, Quotas};
+use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE, Issuer, Quotas, check_url};
 
 /// Every plugin, in a tenant's list.
 const ALL_PLUGINS: &str = "*";
@@ -145,15 +145,7 @@ pub(super) fn auth(file: AuthFile) -> anyhow::Result<AuthConfig> {
     let issuers = file.issuers.into_iter().map(|file| {
         let place = format!("auth.issuers: `{}`", file.issuer);
         for url in std::iter::once(&file.issuer).chain(&file.jwks_url) {
-            let parsed = url::Url::parse(url)
-                .with_context(|| format!("{place}: expected a URL, found `{url}`"))?;
-            let is_loopback = parsed
-                .host_str()
-                .is_some_and(|host| host == "localhost" || host == "127.0.0.1" || host == "[::1]");
-            ensure!(
-                parsed.scheme() == "https" || parsed.scheme() == "http" && is_loopback,
-                "{place}: expected https, since its keys decide who is let in, found `{url}`"
-            );
+            check_url(url).with_context(|| place.clone())?;
         }
         let tenant = match (file.tenant, file.tenant_claim) {
             (Some(tenant), None) => Ok(tenant),

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{progress, resources, result};
 use crate::call::{Caller, Host};
+use crate::catalog::Catalog;
 use crate::shape::excerpt;
 
 /// How long a client may take a listing as fresh. A change is announced, so this only bounds clients that do not listen.
@@ -62,6 +63,14 @@ pub(super) fn server_meta() -> MetaObject {
 impl Server {
     pub(super) fn new(host: Arc<Host>, caller: Caller) -> Self {
         Self { host, caller }
+    }
+
+    /// Whether the tools of this caller are others than those that it was told of last. What changes for another tenant is
+    /// not its affair.
+    fn has_changed(&self, seen: &mut Arc<Catalog>) -> bool {
+        let now = self.host.catalog(&self.caller);
+        let before = std::mem::replace(seen, now);
+        before.listing().items() != seen.listing().items()
     }
 
     /// Who calls now, as far as the protocol says. The name of the program is for the log and for default budgets, never
@@ -234,6 +243,8 @@ impl ServerHandler for Server {
     /// The handshake eras: a session hears of changes from its beginning on.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let mut changes = self.host.changes();
+        let mut seen = self.host.catalog(&self.caller);
+        let server = self.clone();
         tokio::spawn(async move {
             while !context.peer.is_transport_closed() {
                 // A session that ends while nothing changes must not stay.
@@ -241,6 +252,9 @@ impl ServerHandler for Server {
                 else {
                     continue;
                 };
+                if changed.is_ok() && !server.has_changed(&mut seen) {
+                    continue;
+                }
                 if changed.is_err() || context.peer.notify_tool_list_changed().await.is_err() {
                     return;
                 }
@@ -258,10 +272,14 @@ impl ServerHandler for Server {
     /// The modern era: whoever listens hears of changes.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), McpError> {
         let mut changes = self.host.changes();
+        let mut seen = self.host.catalog(&self.caller);
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = changes.changed() => {
+                    if changed.is_ok() && !self.has_changed(&mut seen) {
+                        continue;
+                    }
                     if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
                         return Ok(());
                     }

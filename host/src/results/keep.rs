@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
 use super::stored::{Description, Head};
@@ -35,6 +34,14 @@ pub struct Origin<'a> {
     pub plugin: &'a str,
 }
 
+/// Why a result is not kept.
+enum Trouble {
+    /// This one call could not.
+    OfCall(String),
+    /// The place where results are kept does not answer.
+    OfStore(anyhow::Error),
+}
+
 /// An answer that is kept if rows of it are left out.
 struct Candidate {
     tenant: TenantFolder,
@@ -55,6 +62,7 @@ impl Results {
         call: &Call<'_>,
         readers: &[Reader<'_>],
         origin: Origin<'_>,
+        until: tokio::time::Instant,
     ) -> Vec<Reply> {
         let Some(candidate) = self.candidate(&mut intake, call, readers, origin) else {
             return shape_each(&mut intake, call, readers);
@@ -73,12 +81,21 @@ impl Results {
         if replies.iter().all(|reply| reply.complete().is_none()) {
             return replies;
         }
-        if let Err(error) = self.keep(candidate, &mut intake).await {
-            tracing::warn!(
-                tool = call.tool.name,
-                "a result is not kept, nor is any other for {PAUSE} s: {error:#}"
-            );
-            self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
+        let kept = tokio::time::timeout_at(until, self.keep(candidate, &mut intake)).await;
+        // A call that has no more time, or no turn, says nothing of the place where results are kept.
+        let kept = kept.unwrap_or_else(|_| Err(Trouble::OfCall("its time is over".into())));
+        if let Err(trouble) = kept {
+            let tool = &call.tool.name;
+            match trouble {
+                Trouble::OfCall(why) => tracing::warn!(tool, "a result is not kept: {why}"),
+                Trouble::OfStore(error) => {
+                    tracing::warn!(
+                        tool,
+                        "a result is not kept, nor is any other for {PAUSE} s: {error:#}"
+                    );
+                    self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
+                }
+            }
             intake.decide(Err(NotKept::Failed));
             intake.attachments = replies
                 .pop()
@@ -120,6 +137,7 @@ impl Results {
                 .map(|(name, field)| (name.to_owned(), field.to_owned()))
                 .collect(),
             arguments: call.ask.arguments().clone(),
+            cells: call.policy.cells().describe(),
         };
         let head = Head::new(&description, prefix, suffix)?;
         // The same answer to the same call has the same id, so that one that is asked for again and again is kept once.
@@ -141,7 +159,7 @@ impl Results {
         })
     }
 
-    async fn keep(&self, candidate: Candidate, intake: &mut Intake) -> anyhow::Result<()> {
+    async fn keep(&self, candidate: Candidate, intake: &mut Intake) -> Result<(), Trouble> {
         let Candidate {
             tenant,
             id,
@@ -154,13 +172,19 @@ impl Results {
         if is_known && self.store.has(&name).await {
             return Ok(());
         }
-        let spool = intake.take_spool().context("the rows are gone")?;
+        let of_call = |why: &str| Trouble::OfCall(why.to_owned());
+        let spool = intake
+            .take_spool()
+            .ok_or_else(|| of_call("the rows are gone"))?;
         let turn = tokio::time::timeout(TURN_TIME, self.uploads.acquire()).await;
-        let _turn = turn.context("too many results are being written")??;
+        let Ok(Ok(_turn)) = turn else {
+            return Err(of_call("too many results are being written"));
+        };
         let bytes = self
             .store
             .put_spool(&name, head.at(created, expires), spool)
-            .await?;
+            .await
+            .map_err(Trouble::OfStore)?;
         let all = self.indexed(|index| {
             let kept = index.entry(tenant).or_default();
             kept.insert(id, Entry { bytes, expires });

@@ -206,7 +206,10 @@ async fn call_as(
         budget: call.budget,
         gates: call.gates,
     };
-    let mut replies = results.shape_each(intake, &call, &[reader], origin).await;
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut replies = results
+        .shape_each(intake, &call, &[reader], origin, until)
+        .await;
     Ok(replies.pop().unwrap())
 }
 

@@ -101,7 +101,10 @@ impl Results {
             self.store.get(&name, offset..offset + PAGE_BYTES)
         );
         let stored = stored.map_err(|error| error.refusal())?.ok_or_else(gone)?;
-        if stored.description.tool != call.tool.name {
+        // What an operator has withheld since is not handed out from before.
+        if stored.description.tool != call.tool.name
+            || stored.description.cells != call.policy.cells().describe()
+        {
             return Err(gone());
         }
         let mut piece = first

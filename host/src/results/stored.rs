@@ -41,6 +41,9 @@ pub struct Description {
     pub columns: Vec<(String, String)>,
     /// The arguments of the query.
     pub arguments: Map<String, Value>,
+    /// What was done to the cells of its rows, in words: where that has changed, it is not shown any more.
+    #[serde(default)]
+    pub cells: String,
 }
 
 /// A kept result but for its rows.
@@ -192,6 +195,7 @@ mod tests {
             filtered: 0,
             columns: vec![("cents".into(), "total.cents".into())],
             arguments: Map::from_iter([("status".into(), "open".into())]),
+            cells: String::new(),
         }
     }
 

@@ -267,6 +267,7 @@ mod tests {
                     .map(|(name, field)| ((*name).into(), (*field).into()))
                     .collect(),
                 arguments: Map::new(),
+                cells: String::new(),
             },
             kind,
             prefix: Vec::new(),

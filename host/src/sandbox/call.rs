@@ -4,6 +4,7 @@
 //! future, guest code, host calls and the instance are gone; no task is left behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -14,6 +15,7 @@ use super::failure;
 use super::http::Requests;
 use super::instance::{self, State};
 use super::journal::Journal;
+use super::limits::Limits;
 use super::load::{Plugin, Pre};
 use super::turn::Turn;
 use crate::contract::{BackendSelection, Fault};
@@ -77,6 +79,42 @@ pub struct Usage {
     pub elapsed: Duration,
 }
 
+/// What a call has used so far, for whoever has to know it of a call that was dropped.
+#[derive(Debug, Default)]
+pub struct Meter {
+    fuel: AtomicU64,
+    memory_peak_bytes: AtomicU64,
+}
+
+impl Meter {
+    /// What it shows.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            fuel: self.fuel.load(Ordering::Relaxed),
+            memory_peak_bytes: self.memory_peak_bytes.load(Ordering::Relaxed),
+            ..Usage::default()
+        }
+    }
+}
+
+/// A store that tells a meter what it used, however the call ends.
+struct Metered<'a> {
+    store: Store<State>,
+    limits: &'a Limits,
+    meter: Arc<Meter>,
+}
+
+impl Drop for Metered<'_> {
+    fn drop(&mut self) {
+        let usage = instance::usage(&self.store, self.limits);
+        self.meter.fuel.store(usage.fuel, Ordering::Relaxed);
+        let memory = usage.memory_peak_bytes;
+        self.meter
+            .memory_peak_bytes
+            .store(memory, Ordering::Relaxed);
+    }
+}
+
 /// A call that ended well.
 pub struct Called {
     /// The answer.
@@ -107,15 +145,18 @@ impl Plugin {
         tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
-        self.call_since(Instant::now(), request, intake, progress, tenant, id)
+        let now = Instant::now();
+        self.call_since(now, Arc::default(), request, intake, progress, tenant, id)
             .await
     }
 
     /// The same for a call that began earlier, and has waited since: its deadline counts from then, since that is what
-    /// whoever calls has waited for.
+    /// whoever calls has waited for. `meter` tells what it used where its future is dropped.
+    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
     pub async fn call_since(
         &self,
         started: Instant,
+        meter: Arc<Meter>,
         request: Request,
         intake: Intake,
         progress: Option<mpsc::Sender<Progress>>,
@@ -137,20 +178,26 @@ impl Plugin {
         };
         let journal = Journal::new(self.name.clone(), request.subject(), tenant, id);
         let turn = Turn::new();
-        let mut store = match self.store(journal, self.list_bytes(), deadline, &turn) {
-            Ok(store) => store,
+        let mut metered = match self.store(journal, self.list_bytes(), deadline, &turn) {
+            Ok(store) => Metered {
+                store,
+                limits: &self.limits,
+                meter,
+            },
             Err(error) => return Err(fail(failure::ungranted(&error), Usage::default())),
         };
+        let store = &mut metered.store;
         store.data_mut().intake = Some(intake);
         store.data_mut().progress = progress;
 
         let seat = self.sandbox.seat(tenant, &self.name);
-        let answer = self.answer(&mut store, &request);
+        let answer = self.answer(store, &request);
         let outcome = turn.run(seat, deadline, answer).await;
         let usage = Usage {
             elapsed: started.elapsed(),
-            ..instance::usage(&store, &self.limits)
+            ..instance::usage(&metered.store, &self.limits)
         };
+        let store = &mut metered.store;
         self.settle(outcome, request.subject(), id)
             .map_err(|refusal| fail(refusal, usage))?;
         // Host functions take the intake out and put it back before they return.

@@ -26,7 +26,7 @@ mod secret;
 mod share;
 mod turn;
 
-pub use call::{Called, Failed, Progress, Request, Usage};
+pub use call::{Called, Failed, Meter, Progress, Request, Usage};
 pub use engine::{Sandbox, SandboxOptions};
 pub use grants::{FileGrant, Grants};
 pub use hosts::HostGrant;

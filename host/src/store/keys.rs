@@ -4,7 +4,7 @@ use anyhow::Context;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::{Store, counted, now_ms, stored};
+use super::{Store, counted, now_ms, stored, within};
 
 /// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,10 +133,13 @@ impl Store {
 
     /// Counts changes of keys and tenants.
     pub async fn revision(&self) -> anyhow::Result<i64> {
-        let number = sqlx::query_scalar("SELECT number FROM revision WHERE id = 1")
-            .fetch_one(&self.pool)
-            .await?;
-        Ok(number)
+        within(async {
+            let number = sqlx::query_scalar("SELECT number FROM revision WHERE id = 1")
+                .fetch_one(&self.pool)
+                .await?;
+            Ok(number)
+        })
+        .await
     }
 
     /// Everything that decides who may call and with which budget.

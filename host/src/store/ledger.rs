@@ -3,7 +3,7 @@
 use sqlx::{AssertSqlSafe, Row};
 
 use super::quotas::{self, Charge};
-use super::{Store, counted, stored};
+use super::{Store, counted, stored, within};
 
 /// One call. Never its arguments, never its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,11 +118,17 @@ pub struct UsageRow {
 }
 
 impl Store {
-    /// Writes calls down and adds what they used to the quotas, all or nothing.
-    pub async fn record(&self, entries: &[Entry], charges: &[Charge]) -> anyhow::Result<()> {
+    /// Writes calls down and adds what they used to the quotas, all or nothing. A call that is written already, because the
+    /// answer to an earlier try was lost, is not charged again.
+    pub async fn record(&self, calls: &[(Entry, Vec<Charge>)]) -> anyhow::Result<()> {
+        within(self.record_all(calls)).await
+    }
+
+    async fn record_all(&self, calls: &[(Entry, Vec<Charge>)]) -> anyhow::Result<()> {
         let mut transaction = self.pool.begin().await?;
-        for entry in entries {
-            sqlx::query(
+        let mut charges = Vec::new();
+        for (entry, more) in calls {
+            let written = sqlx::query(
                 "INSERT INTO ledger (call, at_ms, tenant, key_id, client, plugin, tool, outcome, rows_in, rows_matched,
                  rows_on_page, rows_out, bytes_in, bytes_out, tokens_in, tokens_out, fuel, memory_peak_bytes, milliseconds)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
@@ -149,9 +155,12 @@ impl Store {
             .bind(stored(entry.milliseconds))
             .execute(&mut *transaction)
             .await?;
+            if written.rows_affected() == 1 {
+                charges.extend_from_slice(more);
+            }
         }
-        for charge in charges {
-            quotas::charge(&mut transaction, charge).await?;
+        for charge in sum(charges) {
+            quotas::charge(&mut transaction, &charge).await?;
         }
         transaction.commit().await?;
         Ok(())
@@ -220,4 +229,22 @@ impl Store {
         };
         Ok(rows.iter().map(row).collect::<Result<_, _>>()?)
     }
+}
+
+/// The charges of one window in one, in an order that every replica keeps.
+fn sum(charges: Vec<Charge>) -> Vec<Charge> {
+    let mut sums: std::collections::BTreeMap<_, Charge> = std::collections::BTreeMap::new();
+    for charge in charges {
+        let sum = sums
+            .entry((charge.scope.clone(), charge.period, charge.starts_ms))
+            .or_insert_with(|| Charge {
+                spent: Default::default(),
+                ..charge.clone()
+            });
+        sum.spent.calls += charge.spent.calls;
+        sum.spent.fuel = sum.spent.fuel.saturating_add(charge.spent.fuel);
+        sum.spent.bytes = sum.spent.bytes.saturating_add(charge.spent.bytes);
+        sum.spent.tokens = sum.spent.tokens.saturating_add(charge.spent.tokens);
+    }
+    sums.into_values().collect()
 }

@@ -33,6 +33,12 @@ const SQLITE_BUSY_MS: u64 = 5_000;
 /// How long a statement waits for a connection: a store that does not answer must not hold calls up for longer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long PostgreSQL works on one statement, or waits for a lock.
+const STATEMENT_MS: u64 = 5_000;
+
+/// How long one operation may take: a server that is gone does not say so.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Connections to PostgreSQL. A call holds one for the moment in which its quota is counted.
 const POSTGRES_CONNECTIONS: u32 = 16;
 
@@ -122,6 +128,17 @@ impl Store {
         let pool = AnyPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    let timeouts = format!(
+                        "SET statement_timeout = {STATEMENT_MS}; SET lock_timeout = {STATEMENT_MS};"
+                    );
+                    connection
+                        .execute(sqlx::raw_sql(sqlx::AssertSqlSafe(timeouts)))
+                        .await
+                        .map(|_| ())
+                })
+            })
             .connect(url)
             .await?;
         Self::migrate(pool).await
@@ -175,6 +192,18 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The outcome of an operation, within a bounded time.
+async fn within<T>(operation: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::time::timeout(OPERATION_TIMEOUT, operation)
+        .await
+        .unwrap_or_else(|_| {
+            let seconds = OPERATION_TIMEOUT.as_secs();
+            Err(anyhow::anyhow!(
+                "the store did not answer within {seconds} s"
+            ))
+        })
 }
 
 /// Now, in milliseconds since 1970 in UTC.

@@ -2,7 +2,7 @@
 
 use sqlx::{Any, Row, Transaction};
 
-use super::{Store, counted, now_ms, stored};
+use super::{Store, counted, now_ms, stored, within};
 
 /// How long a window is. Windows begin at full minutes and days, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -122,28 +122,34 @@ impl Store {
         at_ms: i64,
         ends_ms: i64,
     ) -> anyhow::Result<Taken> {
-        let mut transaction = self.pool.begin().await?;
-        for reservation in reservations {
-            let taken = reserve(&mut transaction, reservation, call, at_ms, ends_ms).await?;
-            if taken != Taken::All {
-                transaction.rollback().await?;
-                return Ok(taken);
+        within(async {
+            let mut transaction = self.pool.begin().await?;
+            for reservation in reservations {
+                let taken = reserve(&mut transaction, reservation, call, at_ms, ends_ms).await?;
+                if taken != Taken::All {
+                    transaction.rollback().await?;
+                    return Ok(taken);
+                }
             }
-        }
-        transaction.commit().await?;
-        Ok(Taken::All)
+            transaction.commit().await?;
+            Ok(Taken::All)
+        })
+        .await
     }
 
     /// The call has ended: others may run in its place.
     pub async fn release(&self, call: &str, scopes: &[String]) -> anyhow::Result<()> {
-        for scope in scopes {
-            sqlx::query("DELETE FROM running_calls WHERE scope = $1 AND call = $2")
-                .bind(scope)
-                .bind(call)
-                .execute(&self.pool)
-                .await?;
-        }
-        Ok(())
+        within(async {
+            for scope in scopes {
+                sqlx::query("DELETE FROM running_calls WHERE scope = $1 AND call = $2")
+                    .bind(scope)
+                    .bind(call)
+                    .execute(&self.pool)
+                    .await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// What a tenant or key has used in the windows of now.
@@ -271,7 +277,7 @@ fn spent(row: &sqlx::any::AnyRow) -> Result<Spent, sqlx::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Location;
+    use super::super::{Entry, Location};
     use super::*;
 
     async fn store() -> (tempfile::TempDir, Store) {
@@ -326,10 +332,14 @@ mod tests {
                         Taken::All => let_in += 1,
                         refused => break refused,
                     }
-                    store
-                        .record(&[], std::slice::from_ref(&charge))
-                        .await
-                        .unwrap();
+                    let entry = Entry {
+                        call: let_in.to_string(),
+                        ..Entry::default()
+                    };
+                    // As often as it is tried.
+                    let call = [(entry, vec![charge.clone()])];
+                    store.record(&call).await.unwrap();
+                    store.record(&call).await.unwrap();
                 };
                 assert_eq!(let_in, if what == 0 { 3 } else { 2 }, "{period:?} {what}");
                 assert_eq!(

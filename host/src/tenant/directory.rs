@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
@@ -35,8 +35,8 @@ struct Known {
 pub(super) struct Directory {
     store: Store,
     known: ArcSwap<Known>,
-    /// One look at a time: callers with unknown keys wait for one and the same.
-    looking: tokio::sync::Mutex<()>,
+    /// One look at a time, and when the last one began: callers with unknown keys wait for one and the same.
+    looking: tokio::sync::Mutex<Option<Instant>>,
     /// Keys that were used since it was last written down, and when.
     used: Mutex<HashMap<String, i64>>,
 }
@@ -49,7 +49,7 @@ impl Directory {
                 revision: -1,
                 ..Known::default()
             }),
-            looking: tokio::sync::Mutex::new(()),
+            looking: tokio::sync::Mutex::new(None),
             used: Mutex::default(),
         };
         directory.look().await?;
@@ -58,8 +58,15 @@ impl Directory {
 
     /// Reads everything again where something has changed.
     async fn look(&self) -> anyhow::Result<()> {
-        let _one = self.looking.lock().await;
+        let asked = Instant::now();
+        let mut last = self.looking.lock().await;
+        // One that began since has seen all that was there when this caller came.
+        if last.is_some_and(|last| last >= asked) {
+            return Ok(());
+        }
+        let began = Instant::now();
         if self.store.revision().await? == self.known.load().revision {
+            *last = Some(began);
             return Ok(());
         }
         let snapshot = self.store.snapshot().await?;
@@ -84,6 +91,7 @@ impl Directory {
             ids,
             tokens: snapshot.tenant_tokens.into_iter().collect(),
         }));
+        *last = Some(began);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 
 pub use key::{Key, NewKey, hash};
 pub use quotas::{Amounts, Quotas, utc};
+pub(crate) use token::check_url;
 pub use token::{Issuer, Issuers};
 
 use self::directory::Directory;
@@ -48,7 +49,7 @@ pub struct Tenant {
     /// What it may spend.
     pub quotas: Quotas,
     /// Its permits.
-    pub admission: Admission,
+    pub admission: Arc<Admission>,
 }
 
 /// Why a caller is not let in.
@@ -101,9 +102,9 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// Scopes in which the call counts as running.
-    pub fn running(&self) -> &[String] {
-        &self.running
+    /// Scopes in which the call counts as running, and from now on does not.
+    pub fn end(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.running)
     }
 
     /// What has to be added to quotas for a call that used this.
@@ -149,15 +150,16 @@ impl Tenants {
     }
 
     /// Takes the tenants of a configuration that has changed. One whose permits have not changed keeps them.
-    pub fn replace(&self, tenants: Vec<Tenant>) {
+    pub fn replace(&self, mut tenants: Vec<Tenant>) {
         let before = self.tenants.load();
-        let mut now = by_name(tenants);
-        for (name, tenant) in &mut now {
-            if let Some(before) = before.get(name).filter(|before| before.is_same(tenant)) {
-                *tenant = before.clone();
+        for tenant in &mut tenants {
+            if let Some(before) = before.get(&tenant.name)
+                && before.admission.is_same(&tenant.admission)
+            {
+                tenant.admission = before.admission.clone();
             }
         }
-        self.tenants.store(Arc::new(now));
+        self.tenants.store(Arc::new(by_name(tenants)));
     }
 
     /// Whether the host is for one user, who needs no key.
@@ -369,6 +371,11 @@ impl Tenants {
         })
     }
 
+    /// A call has ended that counted as running.
+    pub async fn release(&self, call: &str, scopes: &[String]) -> anyhow::Result<()> {
+        self.store.release(call, scopes).await
+    }
+
     fn reservations(&self, caller: &Caller) -> Vec<Reservation> {
         let tenant = self.tenant(caller);
         let of_tenant =
@@ -388,12 +395,6 @@ impl Tenants {
 }
 
 impl Tenant {
-    fn is_same(&self, other: &Self) -> bool {
-        self.result_tokens == other.result_tokens
-            && self.quotas == other.quotas
-            && self.admission.is_same(&other.admission)
-    }
-
     /// Waits for one of the tenant's permits.
     pub async fn admit(&self, patience: Duration) -> Result<Permit<'_>, Refusal> {
         self.admission

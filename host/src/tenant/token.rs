@@ -125,14 +125,13 @@ impl Issuers {
         &self.resource
     }
 
-    /// Scopes that tokens can have.
+    /// Scopes that a client should ask for: those of calls. Nobody becomes an admin because a client asks for all there is.
     pub fn scopes(&self) -> Vec<&str> {
-        let mut scopes = Vec::new();
-        for Known { issuer, .. } in &self.issuers {
-            for scope in std::iter::once(&issuer.scope).chain(&issuer.admin_scope) {
-                if !scopes.contains(&scope.as_str()) {
-                    scopes.push(scope.as_str());
-                }
+        let mut scopes: Vec<&str> = Vec::new();
+        for known in &self.issuers {
+            let scope = known.issuer.scope.as_str();
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
             }
         }
         scopes
@@ -220,7 +219,12 @@ impl Issuers {
                 })?
                 .to_owned(),
         };
-        let subject = claims["sub"].as_str().unwrap_or_default().to_owned();
+        // Two issuers may have the same subject.
+        let subject = format!(
+            "{}#{}",
+            known.issuer.issuer,
+            claims["sub"].as_str().unwrap_or_default()
+        );
         Ok((tenant, is_admin, subject))
     }
 }
@@ -334,6 +338,7 @@ impl Known {
     }
 
     async fn get(&self, url: &str) -> anyhow::Result<Value> {
+        check_url(url)?;
         let asking = || format!("asking `{url}`");
         let mut response = self.client.get(url).send().await.with_context(asking)?;
         ensure!(
@@ -351,6 +356,19 @@ impl Known {
         }
         serde_json::from_slice(&body).with_context(|| format!("`{url}` is not JSON"))
     }
+}
+
+/// Keys decide who is let in, so that they come by https, or from this machine.
+pub(crate) fn check_url(url: &str) -> anyhow::Result<()> {
+    let parsed = url::Url::parse(url).with_context(|| format!("expected a URL, found `{url}`"))?;
+    let is_loopback = parsed
+        .host_str()
+        .is_some_and(|host| ["localhost", "127.0.0.1", "[::1]"].contains(&host));
+    ensure!(
+        parsed.scheme() == "https" || parsed.scheme() == "http" && is_loopback,
+        "expected https, since its keys decide who is let in, found `{url}`"
+    );
+    Ok(())
 }
 
 /// Whether a key is of the kind that an algorithm needs.
