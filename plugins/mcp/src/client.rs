@@ -124,14 +124,22 @@ impl<'a, W: Wire> Client<'a, W> {
         let mut headers = Headers::new();
         match era {
             Era::Modern => {
-                headers.push(("mcp-protocol-version".to_owned(), message::MODERN.to_owned()));
+                headers.push((
+                    "mcp-protocol-version".to_owned(),
+                    message::MODERN.to_owned(),
+                ));
                 headers.push(("mcp-method".to_owned(), ask.method.to_owned()));
-                let name = ask.name.map(|name| ("mcp-name".to_owned(), header_value(name)));
+                let name = ask
+                    .name
+                    .map(|name| ("mcp-name".to_owned(), header_value(name)));
                 headers.extend(name);
                 headers.extend(ask.headers.iter().cloned());
             }
             Era::Stateless => {
-                headers.push(("mcp-protocol-version".to_owned(), message::CLAIMED.to_owned()));
+                headers.push((
+                    "mcp-protocol-version".to_owned(),
+                    message::CLAIMED.to_owned(),
+                ));
             }
             Era::Session => headers.extend(self.session_headers()),
         }
@@ -148,7 +156,11 @@ impl<'a, W: Wire> Client<'a, W> {
         let version = serde_json::from_str::<serde_json::Value>(&result)
             .ok()
             .and_then(|result| Some(result["protocolVersion"].as_str()?.to_owned()))
-            .ok_or_else(|| Failure::Broken("its answer to initialize names no version of the protocol".to_owned()))?;
+            .ok_or_else(|| {
+                Failure::Broken(
+                    "its answer to initialize names no version of the protocol".to_owned(),
+                )
+            })?;
         self.session = Some(Session { id, version });
         let headers = self.session_headers();
         // A notification has no answer. What a server has against it, it says to the request that follows.
@@ -161,13 +173,21 @@ impl<'a, W: Wire> Client<'a, W> {
             return Headers::new();
         };
         let mut headers = vec![("mcp-protocol-version".to_owned(), session.version.clone())];
-        headers.extend(session.id.iter().map(|id| ("mcp-session-id".to_owned(), id.clone())));
+        headers.extend(
+            session
+                .id
+                .iter()
+                .map(|id| ("mcp-session-id".to_owned(), id.clone())),
+        );
         headers
     }
 
     fn post(&mut self, mut headers: Headers, body: &[u8]) -> Result<Response, Failure> {
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
-        headers.push(("accept".to_owned(), "application/json, text/event-stream".to_owned()));
+        headers.push((
+            "accept".to_owned(),
+            "application/json, text/event-stream".to_owned(),
+        ));
         headers.extend(self.headers.iter().cloned());
         self.requests += 1;
         self.wire.post(&headers, body).map_err(Failure::Broken)
@@ -175,7 +195,13 @@ impl<'a, W: Wire> Client<'a, W> {
 
     /// Reads an answer to its end, or to the message that is the answer.
     fn answer(&mut self, response: Response) -> Result<String, Failure> {
-        let Response { status, media_type, location, mut body, .. } = response;
+        let Response {
+            status,
+            media_type,
+            location,
+            mut body,
+            ..
+        } = response;
         if media_type == "text/event-stream" && (200..300).contains(&status) {
             return self.stream(&mut body);
         }
@@ -196,7 +222,9 @@ impl<'a, W: Wire> Client<'a, W> {
         let quote = excerpt(&head, bytes.len());
         match message::read(bytes) {
             Ok(Message::Answer(Ok(result))) if is_success => Ok(result),
-            Ok(Message::Answer(Err(error))) if is_success || matches!(error.code, HEADER_MISMATCH | MISSING_CAPABILITY) => {
+            Ok(Message::Answer(Err(error)))
+                if is_success || matches!(error.code, HEADER_MISMATCH | MISSING_CAPABILITY) =>
+            {
                 Err(Failure::Rpc(error))
             }
             Ok(Message::Answer(Err(error))) => Err(Failure::Status {
@@ -205,7 +233,10 @@ impl<'a, W: Wire> Client<'a, W> {
             }),
             Ok(_) if is_success => Err(Failure::Broken(format!("it holds no answer: {quote}"))),
             Err(reason) if is_success => Err(Failure::Broken(format!("{reason}: {quote}"))),
-            _ => Err(Failure::Status { status, detail: quote }),
+            _ => Err(Failure::Status {
+                status,
+                detail: quote,
+            }),
         }
     }
 
@@ -220,7 +251,8 @@ impl<'a, W: Wire> Client<'a, W> {
             for data in said {
                 let head = data[..data.len().min(QUOTED_BYTES)].to_vec();
                 let bytes = data.len();
-                let unread = |reason| Failure::Broken(format!("{reason}: {}", excerpt(&head, bytes)));
+                let unread =
+                    |reason| Failure::Broken(format!("{reason}: {}", excerpt(&head, bytes)));
                 match message::read(data).map_err(unread)? {
                     Message::Answer(Ok(result)) => return Ok(result),
                     Message::Answer(Err(error)) => return Err(Failure::Rpc(error)),
@@ -277,7 +309,10 @@ pub(crate) fn header_value(text: &str) -> String {
         && !text.starts_with("=?base64?");
     match is_plain {
         true => text.to_owned(),
-        false => format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(text)),
+        false => format!(
+            "=?base64?{}?=",
+            base64::engine::general_purpose::STANDARD.encode(text)
+        ),
     }
 }
 
@@ -300,7 +335,8 @@ mod tests {
     use std::cell::RefCell;
 
     /// A server that answers as it is told, and remembers what it was sent.
-    type Answers<'s> = &'s mut dyn FnMut(&Headers, &str) -> (u16, &'static str, Option<&'static str>, String);
+    type Answers<'s> =
+        &'s mut dyn FnMut(&Headers, &str) -> (u16, &'static str, Option<&'static str>, String);
 
     struct Script<'s> {
         answers: Answers<'s>,
@@ -330,7 +366,11 @@ mod tests {
             let body = std::str::from_utf8(body).unwrap();
             self.sent.borrow_mut().push(line("reply", headers, body));
             let (status, media_type, session, text) = (self.answers)(headers, body);
-            let pieces: Vec<_> = text.into_bytes().chunks(7).map(|piece| Ok(piece.to_vec())).collect();
+            let pieces: Vec<_> = text
+                .into_bytes()
+                .chunks(7)
+                .map(|piece| Ok(piece.to_vec()))
+                .collect();
             Ok(Response {
                 status,
                 media_type: media_type.to_owned(),
@@ -358,12 +398,23 @@ mod tests {
     }
 
     /// What becomes of a call, what was sent for it, and the progress that was told.
-    fn run(eras: &[Era], answers: Answers) -> (Result<(Era, String), Failure>, Vec<String>, Vec<u64>) {
+    fn run(
+        eras: &[Era],
+        answers: Answers,
+    ) -> (Result<(Era, String), Failure>, Vec<String>, Vec<u64>) {
         let sent = RefCell::new(Vec::new());
         let mut told = Vec::new();
         let mut tell = |progress: Progress| told.push(progress.done);
         let headers = Headers::new();
-        let mut client = Client::new(Script { answers, sent: &sent }, &headers, eras, &mut tell);
+        let mut client = Client::new(
+            Script {
+                answers,
+                sent: &sent,
+            },
+            &headers,
+            eras,
+            &mut tell,
+        );
         let outcome = client.request(&call());
         client.close();
         let requests = client.requests as usize;
@@ -372,7 +423,9 @@ mod tests {
     }
 
     fn rpc_error(code: i64, message: &str) -> String {
-        format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{{\"code\":{code},\"message\":\"{message}\"}}}}")
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{{\"code\":{code},\"message\":\"{message}\"}}}}"
+        )
     }
 
     const RESULT: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}";
@@ -381,29 +434,57 @@ mod tests {
     fn a_modern_server_is_called_with_one_request() {
         let (outcome, sent, _) = run(&Era::ALL, &mut |_, _| (200, JSON, None, RESULT.to_owned()));
         assert_eq!(outcome, Ok((Era::Modern, "{\"content\":[]}".to_owned())));
-        assert_eq!(sent, ["tools/call version=2026-07-28 method=tools/call name=a session="]);
+        assert_eq!(
+            sent,
+            ["tools/call version=2026-07-28 method=tools/call name=a session="]
+        );
     }
 
     #[test]
     fn a_server_without_sessions_costs_one_request_more() {
-        let (outcome, sent, _) = run(&Era::ALL, &mut |headers, _| match header(headers, "mcp-method") {
+        let (outcome, sent, _) = run(&Era::ALL, &mut |headers, _| match header(
+            headers,
+            "mcp-method",
+        ) {
             "" => (200, EVENTS, None, format!("data: {RESULT}\n\n")),
-            _ => (400, JSON, None, rpc_error(-32000, "Bad Request: Unsupported protocol version")),
+            _ => (
+                400,
+                JSON,
+                None,
+                rpc_error(-32000, "Bad Request: Unsupported protocol version"),
+            ),
         });
         assert_eq!(outcome.unwrap().0, Era::Stateless);
-        assert_eq!(sent[1..], ["tools/call version=2025-06-18 method= name= session="]);
+        assert_eq!(
+            sent[1..],
+            ["tools/call version=2025-06-18 method= name= session="]
+        );
     }
 
     /// A server of sessions that speaks 2025-03-26.
-    fn sessions(headers: &Headers, body: &str) -> (u16, &'static str, Option<&'static str>, String) {
+    fn sessions(
+        headers: &Headers,
+        body: &str,
+    ) -> (u16, &'static str, Option<&'static str>, String) {
         if body.contains("\"initialize\"") {
-            let result = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-03-26\"}}";
-            return (200, EVENTS, Some("s-1"), format!("id: 1\ndata: \n\ndata: {result}\n\n"));
+            let result =
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-03-26\"}}";
+            return (
+                200,
+                EVENTS,
+                Some("s-1"),
+                format!("id: 1\ndata: \n\ndata: {result}\n\n"),
+            );
         }
         match header(headers, "mcp-session-id") {
             "s-1" if body.contains("initialized") => (202, "", None, String::new()),
             "s-1" => (200, JSON, None, RESULT.to_owned()),
-            _ => (400, JSON, None, rpc_error(-32000, "Bad Request: Server not initialized")),
+            _ => (
+                400,
+                JSON,
+                None,
+                rpc_error(-32000, "Bad Request: Server not initialized"),
+            ),
         }
     }
 
@@ -419,20 +500,37 @@ mod tests {
         ];
         assert_eq!(sent[2..], session);
         let (_, sent, _) = run(&[Era::Session], &mut sessions);
-        assert_eq!(sent, session, "and nothing else where the protocol is configured");
+        assert_eq!(
+            sent, session,
+            "and nothing else where the protocol is configured"
+        );
     }
 
     #[test]
     fn an_error_about_the_call_is_final_and_not_taken_for_another_era() {
         for (status, code) in [(200, -32602), (200, -32603), (400, -32020), (400, -32021)] {
-            let (outcome, sent, _) = run(&Era::ALL, &mut |_, _| (status, JSON, None, rpc_error(code, "no")));
-            let error = Error { code, message: "no".to_owned() };
-            assert_eq!((outcome, sent.len()), (Err(Failure::Rpc(error)), 1), "{status} {code}");
+            let (outcome, sent, _) = run(&Era::ALL, &mut |_, _| {
+                (status, JSON, None, rpc_error(code, "no"))
+            });
+            let error = Error {
+                code,
+                message: "no".to_owned(),
+            };
+            assert_eq!(
+                (outcome, sent.len()),
+                (Err(Failure::Rpc(error)), 1),
+                "{status} {code}"
+            );
         }
         for status in [401, 403, 429, 500, 503] {
-            let (outcome, sent, _) = run(&Era::ALL, &mut |_, _| (status, "text/plain", None, "no".to_owned()));
+            let (outcome, sent, _) = run(&Era::ALL, &mut |_, _| {
+                (status, "text/plain", None, "no".to_owned())
+            });
             let detail = "no".to_owned();
-            assert_eq!((outcome, sent.len()), (Err(Failure::Status { status, detail }), 1));
+            assert_eq!(
+                (outcome, sent.len()),
+                (Err(Failure::Status { status, detail }), 1)
+            );
         }
     }
 
@@ -443,17 +541,30 @@ mod tests {
             count += 1;
             (404, "text/html", None, format!("nothing here {count}"))
         });
-        assert_eq!(outcome, Err(Failure::Status { status: 404, detail: "nothing here 1".to_owned() }));
+        assert_eq!(
+            outcome,
+            Err(Failure::Status {
+                status: 404,
+                detail: "nothing here 1".to_owned()
+            })
+        );
         assert_eq!(sent.len(), 3);
     }
 
     #[test]
     fn the_handshake_follows_where_the_first_request_came_too_early() {
-        for error in [rpc_error(-32602, "Invalid request parameters"), rpc_error(-32022, "x"), rpc_error(-32600, "x")] {
-            let (outcome, ..) = run(&Era::ALL, &mut |headers, body| match sessions(headers, body) {
-                (400, ..) => (200, JSON, None, error.clone()),
-                other => other,
-            });
+        for error in [
+            rpc_error(-32602, "Invalid request parameters"),
+            rpc_error(-32022, "x"),
+            rpc_error(-32600, "x"),
+        ] {
+            let (outcome, ..) = run(
+                &Era::ALL,
+                &mut |headers, body| match sessions(headers, body) {
+                    (400, ..) => (200, JSON, None, error.clone()),
+                    other => other,
+                },
+            );
             assert_eq!(outcome.unwrap().0, Era::Session);
         }
     }
@@ -461,11 +572,25 @@ mod tests {
     #[test]
     fn a_stream_is_read_to_its_answer_and_what_the_server_asks_is_refused() {
         let asks = "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"elicitation/create\",\"params\":{}}";
-        let progress = |done: f64| format!("{{\"method\":\"notifications/progress\",\"params\":{{\"progress\":{done}}}}}");
-        let stream = [progress(1.0), progress(1.5), asks.to_owned(), progress(3.0), RESULT.to_owned(), progress(4.0)];
-        let stream: String = stream.iter().map(|message| format!("event: message\ndata: {message}\n\n")).collect();
+        let progress = |done: f64| {
+            format!("{{\"method\":\"notifications/progress\",\"params\":{{\"progress\":{done}}}}}")
+        };
+        let stream = [
+            progress(1.0),
+            progress(1.5),
+            asks.to_owned(),
+            progress(3.0),
+            RESULT.to_owned(),
+            progress(4.0),
+        ];
+        let stream: String = stream
+            .iter()
+            .map(|message| format!("event: message\ndata: {message}\n\n"))
+            .collect();
         let mut replies = Vec::new();
-        let (outcome, sent, told) = run(&[Era::Stateless], &mut |_, body| match body.contains("tools/call") {
+        let (outcome, sent, told) = run(&[Era::Stateless], &mut |_, body| match body
+            .contains("tools/call")
+        {
             true => (200, EVENTS, None, stream.clone()),
             false => {
                 replies.push(body.to_owned());
@@ -475,25 +600,61 @@ mod tests {
         assert!(outcome.is_ok());
         assert_eq!(told, [1, 3], "what is done only grows");
         assert_eq!(sent.len(), 2);
-        assert!(replies[0].contains("\"id\":9,\"error\":{\"code\":-32601"), "{replies:?}");
+        assert!(
+            replies[0].contains("\"id\":9,\"error\":{\"code\":-32601"),
+            "{replies:?}"
+        );
     }
 
     #[test]
     fn an_answer_that_cannot_be_read_is_quoted() {
         let page = "<html>".to_owned() + &"é".repeat(300);
         let cases = [
-            (200, "text/html", page, "it is not JSON-RPC: expected value at line 1 column 1: <html>".to_owned() + &"é".repeat(194) + "… (606 bytes)"),
-            (200, JSON, "{\"jsonrpc\":\"2.0\"}".to_owned(), "it holds no answer: {\"jsonrpc\":\"2.0\"}".to_owned()),
-            (202, "", String::new(), "it is not JSON-RPC: EOF while parsing a value at line 1 column 0: it says nothing".to_owned()),
-            (200, EVENTS, ": hello\n\n".to_owned(), "it ended its stream of events before the answer".to_owned()),
+            (
+                200,
+                "text/html",
+                page,
+                "it is not JSON-RPC: expected value at line 1 column 1: <html>".to_owned()
+                    + &"é".repeat(194)
+                    + "… (606 bytes)",
+            ),
+            (
+                200,
+                JSON,
+                "{\"jsonrpc\":\"2.0\"}".to_owned(),
+                "it holds no answer: {\"jsonrpc\":\"2.0\"}".to_owned(),
+            ),
+            (
+                202,
+                "",
+                String::new(),
+                "it is not JSON-RPC: EOF while parsing a value at line 1 column 0: it says nothing"
+                    .to_owned(),
+            ),
+            (
+                200,
+                EVENTS,
+                ": hello\n\n".to_owned(),
+                "it ended its stream of events before the answer".to_owned(),
+            ),
         ];
         for (status, media_type, body, expected) in cases {
-            let (outcome, ..) = run(&Era::ALL, &mut |_, _| (status, media_type, None, body.clone()));
+            let (outcome, ..) = run(&Era::ALL, &mut |_, _| {
+                (status, media_type, None, body.clone())
+            });
             assert_eq!(outcome, Err(Failure::Broken(expected)));
         }
         let (outcome, ..) = run(&Era::ALL, &mut |_, _| (307, "", None, String::new()));
-        let detail = "it leads to https://b.test/mcp; the operator has to set `url` to where the server is".to_owned();
-        assert_eq!(outcome, Err(Failure::Status { status: 307, detail }));
+        let detail =
+            "it leads to https://b.test/mcp; the operator has to set `url` to where the server is"
+                .to_owned();
+        assert_eq!(
+            outcome,
+            Err(Failure::Status {
+                status: 307,
+                detail
+            })
+        );
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::bindings::plimsoll::plugin::reply::{Attachment, Blob, Embedded};
 use crate::json::{self, Likeness};
@@ -107,10 +107,13 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
     let mut others = Vec::new();
     let mut links = Vec::new();
     for raw in &result.content {
-        let block: Block = serde_json::from_str(raw.get()).map_err(|error| format!("a block of its content: {error}"))?;
+        let block: Block = serde_json::from_str(raw.get())
+            .map_err(|error| format!("a block of its content: {error}"))?;
         match (&*block.kind, block.text, block.resource) {
             ("text", Some(text), _) => texts.push(text),
-            ("image" | "audio", ..) => others.push(Other::media(&block.kind, block.data, block.mime_type)),
+            ("image" | "audio", ..) => {
+                others.push(Other::media(&block.kind, block.data, block.mime_type))
+            }
             ("resource", _, Some(resource)) => others.push(Other::resource(resource)),
             ("resource_link", ..) => {
                 links.push(raw.get());
@@ -123,12 +126,20 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
     if result.is_error {
         return Ok(Outcome::Failed(failure(&texts, result.structured_content)));
     }
-    let only_links = texts.is_empty() && result.structured_content.is_none() && !links.is_empty() && links.len() == others.len();
+    let only_links = texts.is_empty()
+        && result.structured_content.is_none()
+        && !links.is_empty()
+        && links.len() == others.len();
     if only_links {
         let document = Some(array(&links));
-        return Ok(Outcome::Answer(Answer { document, attachments: Vec::new() }));
+        return Ok(Outcome::Answer(Answer {
+            document,
+            attachments: Vec::new(),
+        }));
     }
-    let structured = result.structured_content.filter(|structured| !wraps_content(structured, &result.content));
+    let structured = result
+        .structured_content
+        .filter(|structured| !wraps_content(structured, &result.content));
     let is_plimsoll = result.meta.contains_key(RECEIPT);
     let (mut document, beside) = match structured {
         Some(structured) => of_structured(structured.get(), texts),
@@ -137,8 +148,15 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
     if document.is_none() || beside.is_empty() {
         document = promote(document, &mut others, attachment_bytes);
     }
-    let beside = beside.into_iter().enumerate().map(|(index, text)| Other::text(index + 1, text));
-    Ok(Outcome::Answer(bound(document, beside.chain(others).collect(), attachment_bytes)))
+    let beside = beside
+        .into_iter()
+        .enumerate()
+        .map(|(index, text)| Other::text(index + 1, text));
+    Ok(Outcome::Answer(bound(
+        document,
+        beside.chain(others).collect(),
+        attachment_bytes,
+    )))
 }
 
 /// What a tool that failed says.
@@ -153,7 +171,9 @@ fn failure(texts: &[Cow<str>], structured: Option<&RawValue>) -> String {
 
 /// Whether structured content is the blocks once more, in a wrapper, as servers send media. Then the blocks say what they are.
 fn wraps_content(structured: &RawValue, content: &[&RawValue]) -> bool {
-    let Some(blocks) = json::only_member(structured.get()).and_then(|value| json::elements(value.get())) else {
+    let Some(blocks) =
+        json::only_member(structured.get()).and_then(|value| json::elements(value.get()))
+    else {
         return false;
     };
     let pairs = || blocks.iter().zip(content);
@@ -178,7 +198,9 @@ fn bytes(text: Cow<str>) -> Cow<[u8]> {
 fn of_structured<'a>(structured: &'a str, mut texts: Vec<Cow<'a, str>>) -> Found<'a> {
     let only = json::only_member(structured).map(RawValue::get);
     // A text in a wrapper is a text: its lines are rows, and one string of JSON would be a single piece.
-    if let Some(text) = only.filter(|value| value.starts_with('"')).and_then(json::string)
+    if let Some(text) = only
+        .filter(|value| value.starts_with('"'))
+        .and_then(json::string)
         && is_text(&text, &texts)
     {
         return (Some(Cow::Owned(text.into_bytes())), Vec::new());
@@ -190,10 +212,16 @@ fn of_structured<'a>(structured: &'a str, mut texts: Vec<Cow<'a, str>>) -> Found
             Likeness::Different => {}
         }
     }
-    let values = only.filter(|value| value.starts_with('[')).unwrap_or(structured);
+    let values = only
+        .filter(|value| value.starts_with('['))
+        .unwrap_or(structured);
     let is_copy = match only {
         // The wrapper of the Python SDKs: the texts are the value inside, whole or element by element.
-        Some(value) if texts.len() == 1 && json::compare(value, &texts[0]) != Likeness::Different => true,
+        Some(value)
+            if texts.len() == 1 && json::compare(value, &texts[0]) != Likeness::Different =>
+        {
+            true
+        }
         _ => is_elements(values, &texts),
     };
     if is_copy {
@@ -213,7 +241,8 @@ fn is_text(text: &str, texts: &[Cow<str>]) -> bool {
 
 /// Whether each text is an element of the array.
 fn is_elements(array: &str, texts: &[Cow<str>]) -> bool {
-    let Some(elements) = json::elements(array).filter(|elements| elements.len() == texts.len()) else {
+    let Some(elements) = json::elements(array).filter(|elements| elements.len() == texts.len())
+    else {
         return false;
     };
     elements.iter().zip(texts).all(|(element, text)| {
@@ -233,14 +262,20 @@ fn of_texts(mut texts: Vec<Cow<str>>, is_plimsoll: bool) -> Found {
         2 if is_plimsoll => return (texts.pop().map(bytes), texts),
         _ => {}
     }
-    let compound: Vec<usize> = (0..texts.len()).filter(|index| json::is_compound(&texts[*index])).collect();
+    let compound: Vec<usize> = (0..texts.len())
+        .filter(|index| json::is_compound(&texts[*index]))
+        .collect();
     if compound.len() == texts.len() {
         let first = json::first_member(&texts[0]);
         if first.is_some() && texts.iter().all(|text| json::first_member(text) == first) {
             return (Some(Cow::Owned(array(&texts))), Vec::new());
         }
     }
-    match compound.into_iter().rev().max_by_key(|index| texts[*index].len()) {
+    match compound
+        .into_iter()
+        .rev()
+        .max_by_key(|index| texts[*index].len())
+    {
         Some(index) => {
             let document = texts.remove(index);
             (Some(bytes(document)), texts)
@@ -251,7 +286,10 @@ fn of_texts(mut texts: Vec<Cow<str>>, is_plimsoll: bool) -> Found {
 
 /// An array of elements, one a line.
 fn array(elements: &[impl AsRef<str>]) -> Vec<u8> {
-    let elements: Vec<&str> = elements.iter().map(|element| element.as_ref().trim()).collect();
+    let elements: Vec<&str> = elements
+        .iter()
+        .map(|element| element.as_ref().trim())
+        .collect();
     format!("[{}]", elements.join(",\n")).into_bytes()
 }
 
@@ -262,7 +300,10 @@ fn promote<'a>(
     others: &mut Vec<Other<'a>>,
     attachment_bytes: usize,
 ) -> Option<Cow<'a, [u8]>> {
-    let mut places = others.iter().enumerate().filter(|(_, other)| matches!(other.data, Data::Text(_)) && other.is_embedded);
+    let mut places = others
+        .iter()
+        .enumerate()
+        .filter(|(_, other)| matches!(other.data, Data::Text(_)) && other.is_embedded);
     let (Some((place, other)), None) = (places.next(), places.next()) else {
         return document;
     };
@@ -296,7 +337,11 @@ enum Data<'a> {
 
 impl<'a> Other<'a> {
     fn media(kind: &str, data: Option<Cow<'a, str>>, media_type: Option<String>) -> Self {
-        let unknown = if kind == "image" { "image/png" } else { "audio/wav" };
+        let unknown = if kind == "image" {
+            "image/png"
+        } else {
+            "audio/wav"
+        };
         Self {
             kind: kind.to_owned(),
             media_type: media_type.unwrap_or_else(|| unknown.to_owned()),
@@ -309,7 +354,10 @@ impl<'a> Other<'a> {
     fn resource(resource: Resource<'a>) -> Self {
         let (data, unknown) = match (resource.text, resource.blob) {
             (Some(text), _) => (Data::Text(text), "text/plain"),
-            (None, blob) => (Data::Base64(blob.unwrap_or_default()), "application/octet-stream"),
+            (None, blob) => (
+                Data::Base64(blob.unwrap_or_default()),
+                "application/octet-stream",
+            ),
         };
         Self {
             kind: "resource".to_owned(),
@@ -333,7 +381,11 @@ impl<'a> Other<'a> {
 
     /// A text beside the document.
     fn text(index: usize, text: Cow<'a, str>) -> Self {
-        let media_type = if json::is_compound(&text) { "application/json" } else { "text/plain" };
+        let media_type = if json::is_compound(&text) {
+            "application/json"
+        } else {
+            "text/plain"
+        };
         Self {
             kind: "text".to_owned(),
             media_type: media_type.to_owned(),
@@ -363,25 +415,45 @@ impl<'a> Other<'a> {
         let data = match self.data {
             // What goes out as text has to have a type that says so.
             Data::Text(text) => {
-                let is_text = self.media_type.starts_with("text/") || self.media_type == "application/json";
-                let media_type = if is_text { self.media_type } else { "text/plain".to_owned() };
+                let is_text =
+                    self.media_type.starts_with("text/") || self.media_type == "application/json";
+                let media_type = if is_text {
+                    self.media_type
+                } else {
+                    "text/plain".to_owned()
+                };
                 let data = text.into_owned().into_bytes();
-                return Ok(Attachment::Resource(Embedded { uri: self.uri, media_type, data }));
+                return Ok(Attachment::Resource(Embedded {
+                    uri: self.uri,
+                    media_type,
+                    data,
+                }));
             }
-            Data::Base64(text) => BASE64
-                .decode(text.as_bytes())
-                .map_err(|_| format!("The {} ({}) is left out: its data is not base64.", self.kind, self.media_type))?,
+            Data::Base64(text) => BASE64.decode(text.as_bytes()).map_err(|_| {
+                format!(
+                    "The {} ({}) is left out: its data is not base64.",
+                    self.kind, self.media_type
+                )
+            })?,
         };
         let media_type = self.media_type;
         Ok(match self.kind.as_str() {
             "image" => Attachment::Image(Blob { media_type, data }),
             "audio" => Attachment::Audio(Blob { media_type, data }),
-            _ => Attachment::Resource(Embedded { uri: self.uri, media_type, data }),
+            _ => Attachment::Resource(Embedded {
+                uri: self.uri,
+                media_type,
+                data,
+            }),
         })
     }
 
     fn left_out(&self, attachment_bytes: usize) -> String {
-        let place = if self.uri.is_empty() { String::new() } else { format!(" {}", self.uri) };
+        let place = if self.uri.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", self.uri)
+        };
         format!(
             "The {}{place} ({}, {} bytes) is left out: the attachments of one answer may have {attachment_bytes} bytes as \
              they are sent. The operator can raise `attachment_bytes`.",
@@ -428,7 +500,10 @@ fn bound(document: Option<Cow<[u8]>>, others: Vec<Other>, attachment_bytes: usiz
             })),
         }
     }
-    Answer { document, attachments }
+    Answer {
+        document,
+        attachments,
+    }
 }
 
 /// The members of `tools/call`.

@@ -154,7 +154,10 @@ mod tests {
 
     #[test]
     fn the_first_and_the_only_member_are_found() {
-        assert_eq!(first_member(" { \"a b\" : 1, \"c\": 2}"), Some("a b".into()));
+        assert_eq!(
+            first_member(" { \"a b\" : 1, \"c\": 2}"),
+            Some("a b".into())
+        );
         assert_eq!(first_member("{}"), None);
         assert_eq!(first_member("[1]"), None);
         assert_eq!(only_member("{\"a\": [1]}").unwrap().get(), "[1]");

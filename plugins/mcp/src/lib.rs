@@ -50,13 +50,18 @@ impl Guest for Mcp {
         if let Some(missing) = settings.filter.missing(&names).first() {
             log::write(
                 log::Level::Warn,
-                &format!("`tools` names `{missing}`, which fits no tool of the server: it has {}", names.join(", ")),
+                &format!(
+                    "`tools` names `{missing}`, which fits no tool of the server: it has {}",
+                    names.join(", ")
+                ),
             );
         }
         if settings.eras.len() > 1 && era != Era::Modern {
             log::write(
                 log::Level::Info,
-                &format!("the server takes the protocol `{era}`; with the config value protocol = \"{era}\" each call does without trying others"),
+                &format!(
+                    "the server takes the protocol `{era}`; with the config value protocol = \"{era}\" each call does without trying others"
+                ),
             );
         }
         if listing.tools.is_empty() {
@@ -69,7 +74,10 @@ impl Guest for Mcp {
     fn call_tool(name: String, arguments: String) -> Result<(), Fault> {
         let settings = settings()?;
         let unknown = || Fault::NotFound(format!("there is no tool `{name}` here"));
-        let tool = settings.names.resolve(&name).filter(|tool| settings.filter.admits(tool));
+        let tool = settings
+            .names
+            .resolve(&name)
+            .filter(|tool| settings.filter.admits(tool));
         let tool = tool.ok_or_else(unknown)?;
         let mut tell = |progress: Progress| {
             reply::progress(progress.done, progress.total, progress.message.as_deref());
@@ -88,17 +96,23 @@ impl Guest for Mcp {
             Ok(Outcome::Asks(kind)) => Err(Fault::Internal(format!(
                 "the MCP server answers with `{kind}`: it wants input or patience that a call through here cannot give"
             ))),
-            Err(reason) => Err(Fault::Internal(format!("the result of the MCP server is not one of tools/call: {reason}"))),
+            Err(reason) => Err(Fault::Internal(format!(
+                "the result of the MCP server is not one of tools/call: {reason}"
+            ))),
         }
     }
 }
 
 fn settings() -> Result<Settings, Fault> {
-    let values = store::get_all().map_err(|error| Fault::Internal(format!("reading the configuration: {error:?}")))?;
+    let values = store::get_all()
+        .map_err(|error| Fault::Internal(format!("reading the configuration: {error:?}")))?;
     Settings::of(values).map_err(Fault::InvalidInput)
 }
 
-fn client<'a>(settings: &'a Settings, progress: &'a mut dyn FnMut(Progress)) -> Client<'a, Http<'a>> {
+fn client<'a>(
+    settings: &'a Settings,
+    progress: &'a mut dyn FnMut(Progress),
+) -> Client<'a, Http<'a>> {
     let wire = Http {
         address: &settings.address,
     };
@@ -108,29 +122,44 @@ fn client<'a>(settings: &'a Settings, progress: &'a mut dyn FnMut(Progress)) -> 
 /// All pages of the server's listing, and the era in which it gave them.
 fn list<W: Wire>(client: &mut Client<W>, settings: &Settings) -> Result<(Listing, Era), Fault> {
     let mut listing = Listing::default();
-    let era = each_page(client, &mut |tools| listing.add(tools, &settings.filter, &settings.names))?;
+    let era = each_page(client, &mut |tools| {
+        listing.add(tools, &settings.filter, &settings.names)
+    })?;
     Ok((listing, era))
 }
 
 /// Follows the listing to its end. How long that may take and how large it may be, the host bounds.
-fn each_page<W: Wire>(client: &mut Client<W>, visit: &mut dyn FnMut(&[&RawValue])) -> Result<Era, Fault> {
+fn each_page<W: Wire>(
+    client: &mut Client<W>,
+    visit: &mut dyn FnMut(&[&RawValue]),
+) -> Result<Era, Fault> {
     let mut cursor: Option<String> = None;
     loop {
-        let params = cursor.as_ref().map_or(String::new(), |cursor| format!("\"cursor\":{}", Value::from(cursor.as_str())));
+        let params = cursor.as_ref().map_or(String::new(), |cursor| {
+            format!("\"cursor\":{}", Value::from(cursor.as_str()))
+        });
         let ask = Ask {
             method: "tools/list",
             params,
             name: None,
             headers: Headers::new(),
         };
-        let (era, result) = client.request(&ask).map_err(|failure| fault(&failure, "tools/list"))?;
-        let page: Page = serde_json::from_str(&result)
-            .map_err(|error| Fault::Internal(format!("the result of the MCP server is not one of tools/list: {error}")))?;
+        let (era, result) = client
+            .request(&ask)
+            .map_err(|failure| fault(&failure, "tools/list"))?;
+        let page: Page = serde_json::from_str(&result).map_err(|error| {
+            Fault::Internal(format!(
+                "the result of the MCP server is not one of tools/list: {error}"
+            ))
+        })?;
         visit(&page.tools);
         match page.next_cursor {
             None => return Ok(era),
             Some(next) if Some(&next) == cursor.as_ref() => {
-                return Err(Fault::Internal("the MCP server's listing does not end: a page of it leads to itself".to_owned()));
+                return Err(Fault::Internal(
+                    "the MCP server's listing does not end: a page of it leads to itself"
+                        .to_owned(),
+                ));
             }
             Some(next) => cursor = Some(next),
         }
@@ -182,9 +211,15 @@ fn failed(text: String) -> Fault {
     match refusal["error"].as_str() {
         _ if is_retryable => Fault::Unavailable(text),
         Some("not_found") => Fault::NotFound(text),
-        Some("invalid_arguments" | "invalid_input" | "invalid_cursor" | "stale_cursor") => Fault::InvalidInput(text),
+        Some("invalid_arguments" | "invalid_input" | "invalid_cursor" | "stale_cursor") => {
+            Fault::InvalidInput(text)
+        }
         // The SDKs' own words for arguments that do not fit.
-        None if text.starts_with("MCP error -32602") || text.starts_with("Input validation error") => Fault::InvalidInput(text),
+        None if text.starts_with("MCP error -32602")
+            || text.starts_with("Input validation error") =>
+        {
+            Fault::InvalidInput(text)
+        }
         _ => Fault::Internal(text),
     }
 }
@@ -193,7 +228,10 @@ fn failed(text: String) -> Fault {
 fn fault(failure: &Failure, method: &str) -> Fault {
     match failure {
         Failure::Rpc(error) => {
-            let text = format!("the MCP server answers {method} with error {}: {}", error.code, error.message);
+            let text = format!(
+                "the MCP server answers {method} with error {}: {}",
+                error.code, error.message
+            );
             match error.code {
                 INVALID_PARAMS => Fault::InvalidInput(text),
                 // A fault of the request or of the server, which stays.
@@ -207,12 +245,16 @@ fn fault(failure: &Failure, method: &str) -> Fault {
                 401 | 403 => Fault::Internal(format!(
                     "{text}. It does not let this host in; the operator can set `bearer` or `header.NAME` among the secrets"
                 )),
-                404 | 405 => Fault::Internal(format!("{text}. Expected an MCP server at `url`, of the `protocol` that is configured")),
+                404 | 405 => Fault::Internal(format!(
+                    "{text}. Expected an MCP server at `url`, of the `protocol` that is configured"
+                )),
                 408 | 429 | 500.. => Fault::Unavailable(text),
                 _ => Fault::Internal(text),
             }
         }
-        Failure::Broken(reason) => Fault::Unavailable(format!("the MCP server did not answer {method}: {reason}")),
+        Failure::Broken(reason) => {
+            Fault::Unavailable(format!("the MCP server did not answer {method}: {reason}"))
+        }
     }
 }
 
@@ -233,24 +275,51 @@ mod tests {
 
     #[test]
     fn errors_of_the_server_are_faults_of_their_kind() {
-        for (code, kind) in [(-32602, "invalid"), (-32603, "internal"), (-32601, "internal"), (-32021, "internal"), (-32000, "unavailable"), (42, "unavailable")] {
-            let failure = Failure::Rpc(Error { code, message: "no".to_owned() });
+        for (code, kind) in [
+            (-32602, "invalid"),
+            (-32603, "internal"),
+            (-32601, "internal"),
+            (-32021, "internal"),
+            (-32000, "unavailable"),
+            (42, "unavailable"),
+        ] {
+            let failure = Failure::Rpc(Error {
+                code,
+                message: "no".to_owned(),
+            });
             let text = format!("the MCP server answers tools/call with error {code}: no");
             assert_eq!(told(fault(&failure, "tools/call")), (kind, text));
         }
         for (status, kind, end) in [
             (400, "internal", ""),
-            (401, "internal", ". It does not let this host in; the operator can set `bearer` or `header.NAME` among the secrets"),
-            (404, "internal", ". Expected an MCP server at `url`, of the `protocol` that is configured"),
+            (
+                401,
+                "internal",
+                ". It does not let this host in; the operator can set `bearer` or `header.NAME` among the secrets",
+            ),
+            (
+                404,
+                "internal",
+                ". Expected an MCP server at `url`, of the `protocol` that is configured",
+            ),
             (429, "unavailable", ""),
             (503, "unavailable", ""),
         ] {
-            let failure = Failure::Status { status, detail: "no".to_owned() };
+            let failure = Failure::Status {
+                status,
+                detail: "no".to_owned(),
+            };
             let text = format!("the MCP server answers tools/list with HTTP {status}: no{end}");
             assert_eq!(told(fault(&failure, "tools/list")), (kind, text));
         }
         let broken = fault(&Failure::Broken("no connection".to_owned()), "tools/list");
-        assert_eq!(told(broken), ("unavailable", "the MCP server did not answer tools/list: no connection".to_owned()));
+        assert_eq!(
+            told(broken),
+            (
+                "unavailable",
+                "the MCP server did not answer tools/list: no connection".to_owned()
+            )
+        );
     }
 
     #[test]

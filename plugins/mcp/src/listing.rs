@@ -84,7 +84,9 @@ impl Listing {
             let entry: Entry = match serde_json::from_str(tool.get()) {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.warnings.push(format!("a tool is left out, since it is none of MCP: {error}"));
+                    self.warnings.push(format!(
+                        "a tool is left out, since it is none of MCP: {error}"
+                    ));
                     continue;
                 }
             };
@@ -96,7 +98,9 @@ impl Listing {
             match publish(entry, names, &mut self.warnings) {
                 Ok(tool) => self.tools.push(tool),
                 // One tool that cannot be listed must not take the others away.
-                Err(reason) => self.warnings.push(format!("the tool `{name}` is left out: {reason}")),
+                Err(reason) => self
+                    .warnings
+                    .push(format!("the tool `{name}` is left out: {reason}")),
             }
         }
     }
@@ -107,7 +111,10 @@ fn publish(entry: Entry, names: &Names, warnings: &mut Vec<String>) -> Result<To
     let input = schema::input(entry.input_schema)?;
     let output_schema = entry.output_schema.and_then(|text| {
         schema::output(text).unwrap_or_else(|reason| {
-            warnings.push(format!("the output schema of `{}` is left out: {reason}", entry.name));
+            warnings.push(format!(
+                "the output schema of `{}` is left out: {reason}",
+                entry.name
+            ));
             None
         })
     });
@@ -123,14 +130,26 @@ fn publish(entry: Entry, names: &Names, warnings: &mut Vec<String>) -> Result<To
         description.push_str(CUT);
     }
     let hints = entry.annotations;
-    let title = entry.title.or(hints.title).filter(|title| title.len() <= TITLE_BYTES);
+    let title = entry
+        .title
+        .or(hints.title)
+        .filter(|title| title.len() <= TITLE_BYTES);
     let is_read_only = hints.read_only_hint.unwrap_or(false);
     let mut annotations = Annotations::empty();
     // What the absence of a hint means is what MCP says it means.
     annotations.set(Annotations::READ_ONLY, is_read_only);
-    annotations.set(Annotations::DESTRUCTIVE, hints.destructive_hint.unwrap_or(!is_read_only));
-    annotations.set(Annotations::IDEMPOTENT, hints.idempotent_hint.unwrap_or(false));
-    annotations.set(Annotations::OPEN_WORLD, hints.open_world_hint.unwrap_or(true));
+    annotations.set(
+        Annotations::DESTRUCTIVE,
+        hints.destructive_hint.unwrap_or(!is_read_only),
+    );
+    annotations.set(
+        Annotations::IDEMPOTENT,
+        hints.idempotent_hint.unwrap_or(false),
+    );
+    annotations.set(
+        Annotations::OPEN_WORLD,
+        hints.open_world_hint.unwrap_or(true),
+    );
     Ok(Tool {
         name,
         title,
@@ -170,7 +189,9 @@ pub(crate) fn argument_headers(tool: &RawValue, arguments: &str) -> Vec<(String,
         .ok()
         .and_then(|entry| serde_json::from_str::<Value>(entry.input_schema.get()).ok());
     let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
-    let properties = schema.as_ref().and_then(|schema| schema["properties"].as_object());
+    let properties = schema
+        .as_ref()
+        .and_then(|schema| schema["properties"].as_object());
     let mut found = Vec::new();
     for (name, schema) in properties.into_iter().flatten() {
         let Some(header) = schema["x-mcp-header"].as_str() else {
@@ -202,7 +223,11 @@ mod tests {
     fn listed(tools: &str) -> Listing {
         let page: Vec<&RawValue> = serde_json::from_str(tools).unwrap();
         let mut listing = Listing::default();
-        listing.add(&page, &Filter::new("!hidden"), &Names::new("up_", "").unwrap());
+        listing.add(
+            &page,
+            &Filter::new("!hidden"),
+            &Names::new("up_", "").unwrap(),
+        );
         listing
     }
 
@@ -217,15 +242,37 @@ mod tests {
         );
         assert_eq!(listing.names, ["files.read", "hidden", "drop"]);
         assert!(listing.warnings.is_empty());
-        let [read, drop] = &listing.tools[..] else { panic!("expected two") };
-        assert_eq!((read.name.as_str(), read.title.as_deref(), read.description.as_str()), ("up_files--read", Some("Read"), "Reads."));
+        let [read, drop] = &listing.tools[..] else {
+            panic!("expected two")
+        };
+        assert_eq!(
+            (
+                read.name.as_str(),
+                read.title.as_deref(),
+                read.description.as_str()
+            ),
+            ("up_files--read", Some("Read"), "Reads.")
+        );
         let schema: Value = serde_json::from_str(&read.input_schema).unwrap();
         assert_eq!(schema["properties"]["a"]["type"], "number");
-        assert!(read.input_schema.find("\"z\"") < read.input_schema.find("\"a\""), "the order is the author's");
-        assert_eq!(read.output_schema.as_deref(), Some(r#"{"type":"object","properties":{"n":{"type":"number"}}}"#));
+        assert!(
+            read.input_schema.find("\"z\"") < read.input_schema.find("\"a\""),
+            "the order is the author's"
+        );
+        assert_eq!(
+            read.output_schema.as_deref(),
+            Some(r#"{"type":"object","properties":{"n":{"type":"number"}}}"#)
+        );
         assert_eq!(read.annotations, Annotations::READ_ONLY);
-        assert_eq!((drop.title.as_deref(), drop.output_schema.as_deref()), (Some("Drop"), None));
-        assert_eq!(drop.annotations, Annotations::DESTRUCTIVE | Annotations::OPEN_WORLD, "what MCP says of a tool without hints");
+        assert_eq!(
+            (drop.title.as_deref(), drop.output_schema.as_deref()),
+            (Some("Drop"), None)
+        );
+        assert_eq!(
+            drop.annotations,
+            Annotations::DESTRUCTIVE | Annotations::OPEN_WORLD,
+            "what MCP says of a tool without hints"
+        );
     }
 
     #[test]
@@ -239,10 +286,25 @@ mod tests {
         let listing = listed(&long);
         assert_eq!(listing.tools.len(), 1);
         let tool = &listing.tools[0];
-        assert!(tool.description.len() <= 16_384 && tool.description.ends_with("too long to be listed.)"));
-        assert_eq!((tool.title.as_deref(), tool.output_schema.as_deref()), (None, None));
-        assert!(listing.warnings[0].starts_with("the tool `a/b` is left out: `up_a/b` is not a name"), "{:?}", listing.warnings);
-        assert!(listing.warnings[1].starts_with("a tool is left out, since it is none of MCP: missing field"), "{:?}", listing.warnings);
+        assert!(
+            tool.description.len() <= 16_384
+                && tool.description.ends_with("too long to be listed.)")
+        );
+        assert_eq!(
+            (tool.title.as_deref(), tool.output_schema.as_deref()),
+            (None, None)
+        );
+        assert!(
+            listing.warnings[0].starts_with("the tool `a/b` is left out: `up_a/b` is not a name"),
+            "{:?}",
+            listing.warnings
+        );
+        assert!(
+            listing.warnings[1]
+                .starts_with("a tool is left out, since it is none of MCP: missing field"),
+            "{:?}",
+            listing.warnings
+        );
         assert_eq!(
             listing.warnings[2..],
             [
@@ -255,7 +317,9 @@ mod tests {
     #[test]
     fn a_tool_that_pages_itself_is_not_paged_by_the_host() {
         let of = |properties: &str| {
-            let tool = format!(r#"[{{"name":"a","inputSchema":{{"type":"object","properties":{{{properties}}}}}}}]"#);
+            let tool = format!(
+                r#"[{{"name":"a","inputSchema":{{"type":"object","properties":{{{properties}}}}}}}]"#
+            );
             matches!(listed(&tool).tools[0].shape.rows, RowSource::Whole)
         };
         assert!(of(r#""cursor":{}"#) && of(r#""page":{},"perPage":{}"#) && of(r#""offset":{}"#));
@@ -273,7 +337,13 @@ mod tests {
         assert!(is_named(tools[0], "a") && !is_named(tools[0], "b"));
         let mut found = argument_headers(tools[0], r#"{"r":"é","n":3,"p":"x"}"#);
         found.sort();
-        let expected = [("mcp-param-n", "3"), ("mcp-param-region", "=?base64?w6k=?=")];
-        assert_eq!(found, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let expected = [
+            ("mcp-param-n", "3"),
+            ("mcp-param-region", "=?base64?w6k=?="),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
     }
 }

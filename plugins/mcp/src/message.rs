@@ -37,7 +37,11 @@ pub(crate) fn request(era: Era, method: &str, params: &str) -> Vec<u8> {
         true => String::new(),
         false => format!("\"_meta\":{meta}"),
     };
-    let comma = if params.is_empty() || meta.is_empty() { "" } else { "," };
+    let comma = if params.is_empty() || meta.is_empty() {
+        ""
+    } else {
+        ","
+    };
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{ID},\"method\":{},\"params\":{{{params}{comma}{meta}}}}}",
         Value::from(method)
@@ -193,7 +197,11 @@ mod tests {
 
     #[test]
     fn a_modern_request_says_all_there_is_to_say() {
-        let sent = value(&request(Era::Modern, "tools/call", "\"name\":\"a\",\"arguments\":{}"));
+        let sent = value(&request(
+            Era::Modern,
+            "tools/call",
+            "\"name\":\"a\",\"arguments\":{}",
+        ));
         assert_eq!(
             sent["params"]["_meta"],
             json!({
@@ -207,7 +215,11 @@ mod tests {
 
     #[test]
     fn arguments_go_out_with_the_digits_that_they_came_with() {
-        let sent = request(Era::Stateless, "tools/call", "\"name\":\"a\",\"arguments\":{\"n\":9007199254740993.10}");
+        let sent = request(
+            Era::Stateless,
+            "tools/call",
+            "\"name\":\"a\",\"arguments\":{\"n\":9007199254740993.10}",
+        );
         assert_eq!(
             String::from_utf8(sent).unwrap(),
             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"a\",\"arguments\":\
@@ -239,12 +251,28 @@ mod tests {
     #[test]
     fn messages_are_told_apart() {
         let of = |text: &str| read(text.as_bytes().to_vec());
-        assert!(matches!(of(r#"{"result": {"a": 1.0} ,"id":1}"#), Ok(Message::Answer(Ok(text))) if text == "{\"a\": 1.0}"));
-        assert!(matches!(of(r#"{"id":null,"error":{"code":-32000,"message":"no"}}"#), Ok(Message::Answer(Err(error))) if error.code == -32000));
-        assert!(matches!(of(r#"{"method":"notifications/message","params":{}}"#), Ok(Message::Other)));
-        assert!(matches!(of(r#"{"method":"notifications/progress","params":{"progress":1.5,"total":2.5,"message":"m"}}"#),
-            Ok(Message::Progress(Progress { done: 1, total: Some(3), message: Some(text) })) if text == "m"));
-        assert!(matches!(of(r#"{"method":"notifications/progress","params":{"progress":-1}}"#), Ok(Message::Other)));
-        assert!(of("<html>").unwrap_err().starts_with("it is not JSON-RPC: "));
+        assert!(
+            matches!(of(r#"{"result": {"a": 1.0} ,"id":1}"#), Ok(Message::Answer(Ok(text))) if text == "{\"a\": 1.0}")
+        );
+        assert!(
+            matches!(of(r#"{"id":null,"error":{"code":-32000,"message":"no"}}"#), Ok(Message::Answer(Err(error))) if error.code == -32000)
+        );
+        assert!(matches!(
+            of(r#"{"method":"notifications/message","params":{}}"#),
+            Ok(Message::Other)
+        ));
+        assert!(
+            matches!(of(r#"{"method":"notifications/progress","params":{"progress":1.5,"total":2.5,"message":"m"}}"#),
+            Ok(Message::Progress(Progress { done: 1, total: Some(3), message: Some(text) })) if text == "m")
+        );
+        assert!(matches!(
+            of(r#"{"method":"notifications/progress","params":{"progress":-1}}"#),
+            Ok(Message::Other)
+        ));
+        assert!(
+            of("<html>")
+                .unwrap_err()
+                .starts_with("it is not JSON-RPC: ")
+        );
     }
 }

@@ -79,7 +79,9 @@ fn is_publishable(name: &str) -> bool {
 }
 
 fn split(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim).filter(|part| !part.is_empty())
+    list.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
 }
 
 /// Which tools are listed: names or patterns with `*` and `?`, and with `!` before them those that are not.
@@ -94,7 +96,10 @@ impl Filter {
         let (unwanted, wanted) = split(list).partition::<Vec<_>, _>(|part| part.starts_with('!'));
         Self {
             wanted: wanted.into_iter().map(str::to_owned).collect(),
-            unwanted: unwanted.into_iter().map(|part| part[1..].to_owned()).collect(),
+            unwanted: unwanted
+                .into_iter()
+                .map(|part| part[1..].to_owned())
+                .collect(),
         }
     }
 
@@ -107,13 +112,18 @@ impl Filter {
     /// What was asked for and fits none of these names.
     pub(crate) fn missing<'a>(&'a self, names: &[&str]) -> Vec<&'a str> {
         let fits_none = |pattern: &&str| !names.iter().any(|name| fits(pattern, name));
-        self.wanted.iter().map(String::as_str).filter(fits_none).collect()
+        self.wanted
+            .iter()
+            .map(String::as_str)
+            .filter(fits_none)
+            .collect()
     }
 }
 
 /// Whether a name fits a pattern, in time linear in both but for one step back a character.
 fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut here) = (0, 0);
     let mut star = None;
     while here < name.len() {

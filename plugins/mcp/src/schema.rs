@@ -24,7 +24,11 @@ pub(crate) fn input(raw: &RawValue) -> Result<Input, String> {
     match &schema["type"] {
         Value::String(kind) if kind == "object" => {}
         Value::Null => {}
-        found => return Err(format!("expected an input schema of type object, found {found}")),
+        found => {
+            return Err(format!(
+                "expected an input schema of type object, found {found}"
+            ));
+        }
     }
     let properties = match &schema["properties"] {
         Value::Object(properties) => properties.keys().cloned().collect(),
@@ -54,23 +58,32 @@ fn wraps_a_text(schema: &Value) -> bool {
     };
     match schema["required"].as_array().map_or(&[][..], Vec::as_slice) {
         [] => properties.values().any(is_text),
-        [only] => only.as_str().and_then(|name| properties.get(name)).is_some_and(is_text),
+        [only] => only
+            .as_str()
+            .and_then(|name| properties.get(name))
+            .is_some_and(is_text),
         _ => false,
     }
 }
 
 /// Whether a document of this schema is the content of a result once more.
 fn wraps_content(schema: &Value) -> bool {
-    let is_only = schema["properties"].as_object().is_some_and(|properties| properties.len() == 1);
+    let is_only = schema["properties"]
+        .as_object()
+        .is_some_and(|properties| properties.len() == 1);
     is_only && schema["properties"]["content"]["type"] == "array"
 }
 
 fn read(raw: &RawValue) -> Result<(Value, String), String> {
     let text = raw.get();
     if text.len() > SCHEMA_BYTES {
-        return Err(format!("expected a schema of at most {SCHEMA_BYTES} bytes, found {}", text.len()));
+        return Err(format!(
+            "expected a schema of at most {SCHEMA_BYTES} bytes, found {}",
+            text.len()
+        ));
     }
-    let mut schema: Value = serde_json::from_str(text).map_err(|error| format!("its schema: {error}"))?;
+    let mut schema: Value =
+        serde_json::from_str(text).map_err(|error| format!("its schema: {error}"))?;
     if !schema.is_object() {
         return Err("expected a JSON object".to_owned());
     }
@@ -117,12 +130,22 @@ impl Walk<'_> {
                     if !names && INSTANCES.contains(&name.as_str()) {
                         continue;
                     }
-                    let maps = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"];
+                    let maps = [
+                        "properties",
+                        "patternProperties",
+                        "dependentSchemas",
+                        "$defs",
+                        "definitions",
+                    ];
                     let below_names = !names && maps.contains(&name.as_str());
                     let token = name.replace('~', "~0").replace('/', "~1");
                     self.visit(below, &format!("{place}/{token}"), below_names)?;
                 }
-                if let Some(reference) = members.get("$ref").and_then(Value::as_str).filter(|_| !names) {
+                if let Some(reference) = members
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .filter(|_| !names)
+                {
                     self.follow(reference, place)?;
                 }
             }
@@ -139,14 +162,18 @@ impl Walk<'_> {
 
     fn follow(&mut self, reference: &str, place: &str) -> Result<(), String> {
         let Some(target) = reference.strip_prefix('#') else {
-            return Err(format!("its schema refers to `{reference}`, and a schema must be self-contained"));
+            return Err(format!(
+                "its schema refers to `{reference}`, and a schema must be self-contained"
+            ));
         };
         // An anchor is left to the host, which knows where it is.
         if !target.is_empty() && !target.starts_with('/') {
             return Ok(());
         }
         let Some(part) = self.root.pointer(target) else {
-            return Err(format!("its schema refers to `{reference}`, which is not in it"));
+            return Err(format!(
+                "its schema refers to `{reference}`, which is not in it"
+            ));
         };
         match self.seen.get(target) {
             Some(true) => self.circles.push(place.to_owned()),
@@ -171,7 +198,10 @@ mod tests {
         let input = of(text).unwrap();
         assert_eq!(input.text, text);
         assert_eq!(input.properties.len(), 2);
-        assert_eq!(of("{\"properties\":{}}").unwrap().text, "{\"type\":\"object\",\"properties\":{}}");
+        assert_eq!(
+            of("{\"properties\":{}}").unwrap().text,
+            "{\"type\":\"object\",\"properties\":{}}"
+        );
         assert_eq!(of("{}").unwrap().text, "{}");
     }
 
@@ -191,13 +221,28 @@ mod tests {
 
     #[test]
     fn what_the_host_would_refuse_is_refused_here_with_a_reason() {
-        let large = format!(r#"{{"type":"object","description":"{}"}}"#, "x".repeat(65_536));
+        let large = format!(
+            r#"{{"type":"object","description":"{}"}}"#,
+            "x".repeat(65_536)
+        );
         for (text, expected) in [
             ("[]", "expected a JSON object"),
-            (r#"{"type":"array"}"#, "expected an input schema of type object, found \"array\""),
-            (r#"{"type":"object","properties":{"a":{"$ref":"https://a.test/s"}}}"#, "its schema refers to `https://a.test/s`, and a schema must be self-contained"),
-            (r##"{"type":"object","properties":{"a":{"$ref":"#/x"}}}"##, "its schema refers to `#/x`, which is not in it"),
-            (&large, "expected a schema of at most 65536 bytes, found 65570"),
+            (
+                r#"{"type":"array"}"#,
+                "expected an input schema of type object, found \"array\"",
+            ),
+            (
+                r#"{"type":"object","properties":{"a":{"$ref":"https://a.test/s"}}}"#,
+                "its schema refers to `https://a.test/s`, and a schema must be self-contained",
+            ),
+            (
+                r##"{"type":"object","properties":{"a":{"$ref":"#/x"}}}"##,
+                "its schema refers to `#/x`, which is not in it",
+            ),
+            (
+                &large,
+                "expected a schema of at most 65536 bytes, found 65570",
+            ),
         ] {
             assert_eq!(of(text).err().as_deref(), Some(expected));
         }
@@ -205,12 +250,26 @@ mod tests {
 
     #[test]
     fn a_schema_of_a_text_in_a_wrapper_is_not_published() {
-        let is_kept = |text: &str| output(serde_json::from_str::<&RawValue>(text).unwrap()).unwrap().is_some();
-        assert!(!is_kept(r#"{"type":"object","properties":{"content":{"type":"string"}},"required":["content"]}"#));
-        assert!(!is_kept(r#"{"type":"object","properties":{"content":{"type":"string"},"n":{"type":"number"}}}"#));
-        assert!(is_kept(r#"{"type":"object","properties":{"result":{"type":"array"}},"required":["result"]}"#));
-        assert!(is_kept(r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]}"#));
+        let is_kept = |text: &str| {
+            output(serde_json::from_str::<&RawValue>(text).unwrap())
+                .unwrap()
+                .is_some()
+        };
+        assert!(!is_kept(
+            r#"{"type":"object","properties":{"content":{"type":"string"}},"required":["content"]}"#
+        ));
+        assert!(!is_kept(
+            r#"{"type":"object","properties":{"content":{"type":"string"},"n":{"type":"number"}}}"#
+        ));
+        assert!(is_kept(
+            r#"{"type":"object","properties":{"result":{"type":"array"}},"required":["result"]}"#
+        ));
+        assert!(is_kept(
+            r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a","b"]}"#
+        ));
         assert!(is_kept(r#"{"type":"array"}"#));
-        assert!(!is_kept(r#"{"type":"object","properties":{"content":{"type":"array","items":{"anyOf":[]}}}}"#));
+        assert!(!is_kept(
+            r#"{"type":"object","properties":{"content":{"type":"array","items":{"anyOf":[]}}}}"#
+        ));
     }
 }

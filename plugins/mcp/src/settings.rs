@@ -113,7 +113,11 @@ impl Settings {
                 "tools" => tools = value,
                 "prefix" => prefix = value,
                 "names" => names = value,
-                "bearer" => headers.push(header("authorization", format!("Bearer {value}"), "`bearer`")?),
+                "bearer" => headers.push(header(
+                    "authorization",
+                    format!("Bearer {value}"),
+                    "`bearer`",
+                )?),
                 "protocol" => eras = self::eras(&value)?,
                 "attachment_bytes" => {
                     attachment_bytes = value.parse().map_err(|_| {
@@ -122,10 +126,14 @@ impl Settings {
                 }
                 other => match other.strip_prefix("header.") {
                     Some(name) if TAKEN.contains(&name.to_ascii_lowercase().as_str()) => {
-                        return Err(format!("`{other}`: the plugin sets this header itself; for `authorization`, use `bearer`"));
+                        return Err(format!(
+                            "`{other}`: the plugin sets this header itself; for `authorization`, use `bearer`"
+                        ));
                     }
                     Some(name) => headers.push(header(name, value, &format!("`{other}`"))?),
-                    None => return Err(format!("unknown config value `{other}`: expected {KNOWN}")),
+                    None => {
+                        return Err(format!("unknown config value `{other}`: expected {KNOWN}"));
+                    }
                 },
             }
         }
@@ -151,17 +159,23 @@ fn eras(value: &str) -> Result<Vec<Era>, String> {
     }
     let found = Era::ALL.into_iter().find(|era| era.to_string() == value);
     found.map(|era| vec![era]).ok_or_else(|| {
-        format!("`protocol`: expected `auto`, `2026-07-28`, `stateless` or `session`, found `{value}`")
+        format!(
+            "`protocol`: expected `auto`, `2026-07-28`, `stateless` or `session`, found `{value}`"
+        )
     })
 }
 
 fn header(name: &str, value: String, place: &str) -> Result<(String, String), String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if name.is_empty() || !name.bytes().all(is_name) {
-        return Err(format!("{place}: expected a name of letters, digits, `-` and `_` behind `header.`"));
+        return Err(format!(
+            "{place}: expected a name of letters, digits, `-` and `_` behind `header.`"
+        ));
     }
     if value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
-        return Err(format!("{place}: expected a value of one line, found a control character in it"));
+        return Err(format!(
+            "{place}: expected a value of one line, found a control character in it"
+        ));
     }
     Ok((name.to_ascii_lowercase(), value))
 }
@@ -194,27 +208,66 @@ mod tests {
             }
         );
         let headers = [("authorization", "Bearer t0ken"), ("x-team", "ops")];
-        assert_eq!(settings.headers, headers.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert_eq!((settings.eras, settings.attachment_bytes), (vec![Era::Session], 5));
+        assert_eq!(
+            settings.headers,
+            headers.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+        assert_eq!(
+            (settings.eras, settings.attachment_bytes),
+            (vec![Era::Session], 5)
+        );
         let settings = read(&[("url", "http://a.test")]).unwrap();
         assert_eq!(settings.address.path, "/");
-        assert_eq!((settings.eras, settings.attachment_bytes), (Era::ALL.to_vec(), 131_072));
+        assert_eq!(
+            (settings.eras, settings.attachment_bytes),
+            (Era::ALL.to_vec(), 131_072)
+        );
     }
 
     #[test]
     fn what_does_not_fit_is_named_and_no_secret_is_told() {
         let url = ("url", "http://a.test/mcp");
         let table: [(&[(&str, &str)], &str); 10] = [
-            (&[], "the config value `url` is missing: expected the address of an MCP server, such as `https://mcp.example.com/mcp`"),
-            (&[("url", "mcp.example.com")], "`url`: expected the address of an MCP server, such as `https://mcp.example.com/mcp`, found `mcp.example.com`"),
-            (&[("url", "http://u@a.test/")], "`url`: expected the address of an MCP server, such as `https://mcp.example.com/mcp`, found `http://u@a.test/`"),
-            (&[url, ("tool", "x")], "unknown config value `tool`: expected `url`, `bearer`, `header.NAME`, `protocol`, `tools`, `prefix`, `names` and `attachment_bytes`"),
-            (&[url, ("protocol", "2025-03-26")], "`protocol`: expected `auto`, `2026-07-28`, `stateless` or `session`, found `2025-03-26`"),
-            (&[url, ("attachment_bytes", "1 MB")], "`attachment_bytes`: expected a number of bytes, such as `131072`, found `1 MB`"),
-            (&[url, ("header.Authorization", "hunter2")], "`header.Authorization`: the plugin sets this header itself; for `authorization`, use `bearer`"),
-            (&[url, ("header.a b", "hunter2")], "`header.a b`: expected a name of letters, digits, `-` and `_` behind `header.`"),
-            (&[url, ("header.x", "hunter2\n")], "`header.x`: expected a value of one line, found a control character in it"),
-            (&[url, ("bearer", "hunter2\r")], "`bearer`: expected a value of one line, found a control character in it"),
+            (
+                &[],
+                "the config value `url` is missing: expected the address of an MCP server, such as `https://mcp.example.com/mcp`",
+            ),
+            (
+                &[("url", "mcp.example.com")],
+                "`url`: expected the address of an MCP server, such as `https://mcp.example.com/mcp`, found `mcp.example.com`",
+            ),
+            (
+                &[("url", "http://u@a.test/")],
+                "`url`: expected the address of an MCP server, such as `https://mcp.example.com/mcp`, found `http://u@a.test/`",
+            ),
+            (
+                &[url, ("tool", "x")],
+                "unknown config value `tool`: expected `url`, `bearer`, `header.NAME`, `protocol`, `tools`, `prefix`, `names` and `attachment_bytes`",
+            ),
+            (
+                &[url, ("protocol", "2025-03-26")],
+                "`protocol`: expected `auto`, `2026-07-28`, `stateless` or `session`, found `2025-03-26`",
+            ),
+            (
+                &[url, ("attachment_bytes", "1 MB")],
+                "`attachment_bytes`: expected a number of bytes, such as `131072`, found `1 MB`",
+            ),
+            (
+                &[url, ("header.Authorization", "hunter2")],
+                "`header.Authorization`: the plugin sets this header itself; for `authorization`, use `bearer`",
+            ),
+            (
+                &[url, ("header.a b", "hunter2")],
+                "`header.a b`: expected a name of letters, digits, `-` and `_` behind `header.`",
+            ),
+            (
+                &[url, ("header.x", "hunter2\n")],
+                "`header.x`: expected a value of one line, found a control character in it",
+            ),
+            (
+                &[url, ("bearer", "hunter2\r")],
+                "`bearer`: expected a value of one line, found a control character in it",
+            ),
         ];
         for (values, expected) in table {
             assert_eq!(read(values).unwrap_err(), expected);

@@ -89,7 +89,8 @@ mod tests {
         found
     }
 
-    const STREAM: &[u8] = b"\xef\xbb\xbf: hello\nid: 1\ndata: \n\nevent: message\r\nid: 2\r\ndata: {\"a\":1}\r\n\r\n\
+    const STREAM: &[u8] =
+        b"\xef\xbb\xbf: hello\nid: 1\ndata: \n\nevent: message\r\nid: 2\r\ndata: {\"a\":1}\r\n\r\n\
         data:one\rdata: two\rdatum: no\r\rdata\n\nretry: 5\n\ndata: not ended\n";
 
     #[test]
@@ -101,7 +102,11 @@ mod tests {
     fn events_are_the_same_wherever_the_pieces_are_cut() {
         for cut in 0..STREAM.len() {
             let (head, tail) = STREAM.split_at(cut);
-            assert_eq!(read([head, tail]), ["{\"a\":1}", "one\ntwo"], "cut at {cut}");
+            assert_eq!(
+                read([head, tail]),
+                ["{\"a\":1}", "one\ntwo"],
+                "cut at {cut}"
+            );
         }
         assert_eq!(read(STREAM.chunks(1)), ["{\"a\":1}", "one\ntwo"]);
     }

@@ -2,7 +2,8 @@
 
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
+    ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
+    Scheme,
 };
 use wasip2::io::streams::{InputStream, StreamError};
 
@@ -64,7 +65,8 @@ impl Http<'_> {
     ) -> Result<IncomingResponse, ErrorCode> {
         let fields = Fields::new();
         for (name, value) in headers {
-            let refused = |_| ErrorCode::InternalError(Some(format!("the header `{name}` cannot be sent")));
+            let refused =
+                |_| ErrorCode::InternalError(Some(format!("the header `{name}` cannot be sent")));
             fields.append(name, value.as_bytes()).map_err(refused)?;
         }
         let request = OutgoingRequest::new(fields);
@@ -75,8 +77,12 @@ impl Http<'_> {
         let invalid = |()| ErrorCode::HttpRequestUriInvalid;
         request.set_method(method).map_err(invalid)?;
         request.set_scheme(Some(&scheme)).map_err(invalid)?;
-        request.set_authority(Some(&self.address.authority)).map_err(invalid)?;
-        request.set_path_with_query(Some(&self.address.path)).map_err(invalid)?;
+        request
+            .set_authority(Some(&self.address.authority))
+            .map_err(invalid)?;
+        request
+            .set_path_with_query(Some(&self.address.path))
+            .map_err(invalid)?;
         let lost = |()| ErrorCode::InternalError(None);
         let body = request.body().map_err(lost)?;
         let response = outgoing_handler::handle(request, None)?;
@@ -141,7 +147,9 @@ impl Iterator for Pieces {
             Err(StreamError::Closed) => None,
             Err(StreamError::LastOperationFailed(error)) => {
                 let code = wasip2::http::types::http_error_code(&error);
-                Some(Err(explain(&code.unwrap_or(ErrorCode::InternalError(None)))))
+                Some(Err(explain(
+                    &code.unwrap_or(ErrorCode::InternalError(None)),
+                )))
             }
         }
     }
