@@ -25,8 +25,8 @@ use crate::support::{self, TestHost, component, fleet, json as parse, root};
 /// How long something that is about to happen may take: many times what it takes on a machine that does nothing else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every way to speak to a server, as the config value `protocol` has them.
-const PROTOCOLS: [&str; 4] = ["auto", "2026-07-28", "stateless", "session"];
+/// The ways to speak to another Plimsoll, as the config value `protocol` has them; in the handshake eras it keeps sessions.
+const PROTOCOLS: [&str; 3] = ["auto", "2026-07-28", "session"];
 
 /// The entry of the plugin for a server. `more` are further lines of it, and then of its tables.
 fn entry(url: &str, protocol: &str, config: &str, more: &str) -> String {
@@ -289,12 +289,16 @@ async fn the_reference_server_is_listed_and_called_through_a_session() {
             "{refusal}"
         );
     }
-    // Without a session this server does not begin, and says so.
+    // Without a session this server does not begin, and the start says so.
     let folder = tempfile::tempdir().unwrap();
-    let host = TestHost::start_in(folder, &entry(&server.url, "stateless", "", ""))
-        .await
-        .unwrap();
-    assert!(names(&host).is_empty());
+    let entry = entry(&server.url, "stateless", "", "");
+    let error = TestHost::start_in(folder, &entry).await.err().unwrap();
+    assert!(
+        format!("{error:#}").ends_with(
+            "the MCP server answers tools/list with HTTP 400: error -32000: Bad Request: Server not initialized"
+        ),
+        "{error:#}"
+    );
 }
 
 /// A folder with 20,000 files, a text of 10 MB in lines, one without lines, rows of 10 MB, and an image of 10 MB.
@@ -386,7 +390,7 @@ async fn twenty_thousand_files_and_ten_megabytes_are_paged_or_refused_and_never_
     assert_eq!(
         body(&reply),
         format!(
-            "[{{\"id\": 0, \"n\": 1.00, \"text\": \"{y}\"}},\n{{\"id\": 1, \"n\": 1.10, \"text\": \"{y}\"}}]"
+            "[\n{{\"id\": 0, \"n\": 1.00, \"text\": \"{y}\"}},\n{{\"id\": 1, \"n\": 1.10, \"text\": \"{y}\"}}\n]"
         )
     );
 
@@ -450,12 +454,6 @@ async fn a_client_of_either_era_reads_a_folder_through_the_host() {
     std::fs::write(path.join("large.txt"), "x".repeat(300_000)).unwrap();
     std::fs::write(path.join("small.png"), [7; 10]).unwrap();
     let server = Server::filesystem(&path);
-    let home = crate::doors::folder(&entry(
-        &server.url,
-        "2026-07-28",
-        ", tools = \"list_directory, read_*\"",
-        "",
-    ));
     let place = |name: &str| path.join(name).to_str().unwrap().to_owned();
     let calls = json!([
         ["list_directory", {"path": place("")}],
@@ -464,7 +462,9 @@ async fn a_client_of_either_era_reads_a_folder_through_the_host() {
         ["read_text_file", {"path": "/etc/passwd"}],
     ])
     .to_string();
-    for mode in ["auto", "legacy"] {
+    for (mode, protocol) in [("auto", "2026-07-28"), ("legacy", "stateless")] {
+        let tools = ", tools = \"list_directory, read_*\"";
+        let home = crate::doors::folder(&entry(&server.url, protocol, tools, ""));
         let python = root().join("target/clients/venv/bin/python");
         assert!(
             python.exists(),
