@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test fuzz lint guests clients backends-mcp services release fmt clean help
+.PHONY: demo test fuzz lint guests clients backends-mcp try-mcp services release fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"
@@ -37,6 +37,11 @@ clients:
 # The MCP servers that tests put behind the host.
 backends-mcp: clients
 	@tests/backends-mcp/install
+
+# Calls another MCP server through the host.
+try-mcp: guests backends-mcp
+	@cargo build --locked --workspace --bin plimsoll
+	@plugins/mcp/try
 
 # The servers that tests start: PostgreSQL.
 services:

@@ -378,6 +378,16 @@ async fn twenty_thousand_files_and_ten_megabytes_are_paged_or_refused_and_never_
     let expected: Vec<&str> = text.lines().take(3).collect();
     assert_eq!(body(&reply).lines().collect::<Vec<_>>(), expected);
 
+    // A budget is met with whole lines, and the facts say how many it left out.
+    let arguments = json!({"path": place("lines.txt"), "limit": 100, "max_tokens": 2_000});
+    let reply = host.call("read_text_file", arguments).await;
+    let facts = parse(reply.facts());
+    let found: Vec<&str> = body(&reply).lines().collect();
+    assert!(facts["approx_tokens"].as_u64().unwrap() <= 2_000, "{facts}");
+    assert_eq!(facts["budget_rows_dropped"], 100 - found.len(), "{facts}");
+    assert!(!found.is_empty() && found.len() < 100, "{facts}");
+    assert_eq!(found, text.lines().take(found.len()).collect::<Vec<_>>());
+
     // Text that is JSON has rows, which go out with the bytes that are in the file.
     let reply = host
         .call(
@@ -570,10 +580,22 @@ async fn another_plimsoll_is_called_in_every_era_and_keeps_its_pages() {
         };
         let facts = parse(std::str::from_utf8(&facts.data).unwrap());
         assert_eq!(facts["total_count"], 68);
+        let own = parse(reply.facts());
+        assert_eq!(
+            (&own["total_count"], &own["returned"], &own["next_after"]),
+            (&json!(facts["matched_count"]), &json!(2), &Value::Null),
+            "the rows that the server has still are counted, and only the server leads to them"
+        );
         let next = outer.call("fleet_show", facts["next"].clone()).await;
         let expected = inner.call("fleet_show", facts["next"].clone()).await;
         assert_eq!(parse(body(&next)), parse(body(&expected)));
         assert_ne!(body(&next), body(&reply));
+
+        // What is one piece stays one, with the bytes that it has.
+        let arguments = json!({"stream": "ws-012"});
+        let direct = inner.call("stream_detail", arguments.clone()).await;
+        let reply = outer.call("stream_detail", arguments).await;
+        assert_eq!(body(&reply), body(&direct));
 
         // Its refusals stay refusals, of their kind and in its words.
         let refusal = refused(
@@ -806,5 +828,64 @@ async fn a_server_that_cannot_be_reached_is_unavailable_and_says_what_to_do() {
     assert!(
         message.starts_with("the MCP server did not answer tools/call: "),
         "{message}"
+    );
+}
+
+/// The entry that the plugin's README shows is what an operator writes, and serves the server that it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_entry_of_the_readme_serves_the_reference_server() {
+    let server = Server::everything();
+    let port = server
+        .url
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .split('/')
+        .next()
+        .unwrap();
+    let readme = std::fs::read_to_string(root().join("plugins/mcp/README.md")).unwrap();
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let tried = std::fs::read_to_string(root().join("plugins/mcp/everything.toml")).unwrap();
+    for config in [shown, &tried] {
+        let (_, component_line) = config.split_once("component = \"").unwrap();
+        let (written, _) = component_line.split_once('"').unwrap();
+        let file = component("plugins/mcp.wasm");
+        let config = config
+            .replace(written, file.to_str().unwrap())
+            .replace("3001", port);
+        let host = TestHost::start(&config).await;
+        let reply = host
+            .call("everything_echo", json!({"message": "ahoy"}))
+            .await;
+        assert_eq!(body(&reply), "Echo: ahoy");
+        assert!(!names(&host).contains(&"everything_get-env".to_owned()));
+    }
+}
+
+#[test]
+fn the_command_of_the_readme_shows_another_server() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    assert!(
+        readme.contains("plugins/mcp/try"),
+        "the README names the command"
+    );
+    let mut command = assert_cmd::Command::new(root().join("plugins/mcp/try"));
+    installed("stamp");
+    let output = command
+        .env("PLIMSOLL", env!("CARGO_BIN_EXE_plimsoll"))
+        .env("PLIMSOLL_LOG", "warn")
+        .timeout(PATIENCE * 2)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        text.contains("Echo: ahoy") && text.contains("\"humidity\":82"),
+        "{text}"
     );
 }

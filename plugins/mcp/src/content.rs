@@ -29,6 +29,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// What of a receipt tells how many rows there are.
+#[derive(Deserialize)]
+struct Receipt {
+    returned: u64,
+    after: Option<u64>,
+}
+
 /// The result of `tools/call`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,6 +93,8 @@ pub(crate) enum Outcome {
 /// What is handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
+    /// Rows from the first of the document on, where the server says that it has more than it sent.
+    pub(crate) total: Option<u64>,
     pub(crate) document: Option<Vec<u8>>,
     pub(crate) attachments: Vec<Attachment>,
 }
@@ -133,6 +142,7 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
     if only_links {
         let document = Some(array(&links));
         return Ok(Outcome::Answer(Answer {
+            total: None,
             document,
             attachments: Vec::new(),
         }));
@@ -140,10 +150,14 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
     let structured = result
         .structured_content
         .filter(|structured| !wraps_content(structured, &result.content));
-    let is_plimsoll = result.meta.contains_key(RECEIPT);
+    let receipt = result.meta.get(RECEIPT);
+    // Rows before this page are not counted again: the account is of what follows from here.
+    let total = receipt
+        .and_then(|receipt| serde_json::from_str::<Receipt>(receipt.get()).ok())
+        .and_then(|receipt| Some(receipt.returned + receipt.after?));
     let (mut document, beside) = match structured {
         Some(structured) => of_structured(structured.get(), texts),
-        None => of_texts(texts, is_plimsoll),
+        None => of_texts(texts, receipt.is_some()),
     };
     if document.is_none() || beside.is_empty() {
         document = promote(document, &mut others, attachment_bytes);
@@ -152,11 +166,8 @@ pub(crate) fn read(result: &str, attachment_bytes: usize) -> Result<Outcome, Str
         .into_iter()
         .enumerate()
         .map(|(index, text)| Other::text(index + 1, text));
-    Ok(Outcome::Answer(bound(
-        document,
-        beside.chain(others).collect(),
-        attachment_bytes,
-    )))
+    let answer = bound(document, beside.chain(others).collect(), attachment_bytes);
+    Ok(Outcome::Answer(Answer { total, ..answer }))
 }
 
 /// What a tool that failed says.
@@ -501,6 +512,7 @@ fn bound(document: Option<Cow<[u8]>>, others: Vec<Other>, attachment_bytes: usiz
         }
     }
     Answer {
+        total: None,
         document,
         attachments,
     }

@@ -105,6 +105,21 @@ fn the_body_of_another_plimsoll_is_the_document_however_short() {
 }
 
 #[test]
+fn another_plimsoll_says_how_many_rows_are_left() {
+    for (receipt, total) in [
+        (json!({"returned": 2, "before": 4, "after": 66}), Some(68)),
+        (json!({"returned": 2, "after": null}), None),
+        (json!({}), None),
+    ] {
+        let result = json!({"content": [text("{}"), text("[1,2]")], "_meta": {"dev.plimsoll/receipt": receipt}});
+        let Outcome::Answer(answer) = read(&result.to_string(), ROOM).unwrap() else {
+            panic!("expected an answer")
+        };
+        assert_eq!(answer.total, total, "{receipt}");
+    }
+}
+
+#[test]
 fn structured_content_and_its_copy_are_one_answer() {
     let copy = "{\n  \"a\": [1, 2],\n  \"b\": \"x\"\n}";
     let result = format!(

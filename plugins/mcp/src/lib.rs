@@ -43,26 +43,8 @@ impl Guest for Mcp {
         let listing = list(&mut client, &settings);
         client.close();
         let (listing, era) = listing?;
-        for warning in &listing.warnings {
-            log::write(log::Level::Warn, warning);
-        }
-        let names: Vec<&str> = listing.names.iter().map(String::as_str).collect();
-        if let Some(missing) = settings.filter.missing(&names).first() {
-            log::write(
-                log::Level::Warn,
-                &format!(
-                    "`tools` names `{missing}`, which fits no tool of the server: it has {}",
-                    names.join(", ")
-                ),
-            );
-        }
-        if settings.eras.len() > 1 && era != Era::Modern {
-            log::write(
-                log::Level::Info,
-                &format!(
-                    "the server takes the protocol `{era}`; with the config value protocol = \"{era}\" each call does without trying others"
-                ),
-            );
+        for (level, note) in notes(&listing, &settings, era) {
+            log::write(level, &note);
         }
         if listing.tools.is_empty() {
             let message = "no tool of the server is listed: expected `tools` to name some of those that can be, or to be left out";
@@ -87,19 +69,9 @@ impl Guest for Mcp {
         // Before the answer is handed over, since that may be all the time that is left.
         client.close();
         let result = result.map_err(|failure| fault(&failure, "tools/call"))?;
-        match content::read(&result, settings.attachment_bytes) {
-            Ok(Outcome::Answer(answer)) => {
-                hand_over(&answer);
-                Ok(())
-            }
-            Ok(Outcome::Failed(text)) => Err(failed(text)),
-            Ok(Outcome::Asks(kind)) => Err(Fault::Internal(format!(
-                "the MCP server answers with `{kind}`: it wants input or patience that a call through here cannot give"
-            ))),
-            Err(reason) => Err(Fault::Internal(format!(
-                "the result of the MCP server is not one of tools/call: {reason}"
-            ))),
-        }
+        let outcome = content::read(&result, settings.attachment_bytes);
+        hand_over(&settle(outcome)?);
+        Ok(())
     }
 }
 
@@ -194,7 +166,44 @@ fn call<W: Wire>(client: &mut Client<W>, tool: &str, arguments: &str) -> Result<
     }
 }
 
+/// What the operator should know of a listing.
+fn notes(listing: &Listing, settings: &Settings, era: Era) -> Vec<(log::Level, String)> {
+    let warn = |text: &String| (log::Level::Warn, text.clone());
+    let mut notes: Vec<_> = listing.warnings.iter().map(warn).collect();
+    let names: Vec<&str> = listing.names.iter().map(String::as_str).collect();
+    for missing in settings.filter.missing(&names) {
+        let names = names.join(", ");
+        let text =
+            format!("`tools` names `{missing}`, which fits no tool of the server: it has {names}");
+        notes.push((log::Level::Warn, text));
+    }
+    if settings.eras.len() > 1 && era != Era::Modern {
+        let text = format!(
+            "the server takes the protocol `{era}`; with protocol = \"{era}\" in `config`, calls do without trying others"
+        );
+        notes.push((log::Level::Info, text));
+    }
+    notes
+}
+
+/// The answer that a result is, or the fault.
+fn settle(outcome: Result<Outcome, String>) -> Result<Answer, Fault> {
+    match outcome {
+        Ok(Outcome::Answer(answer)) => Ok(answer),
+        Ok(Outcome::Failed(text)) => Err(failed(text)),
+        Ok(Outcome::Asks(kind)) => Err(Fault::Internal(format!(
+            "the MCP server answers with `{kind}`: it wants input or patience that a call through here cannot give"
+        ))),
+        Err(reason) => Err(Fault::Internal(format!(
+            "the result of the MCP server is not one of tools/call: {reason}"
+        ))),
+    }
+}
+
 fn hand_over(answer: &Answer) {
+    if let Some(total) = answer.total {
+        reply::total(total);
+    }
     if let Some(document) = &answer.document {
         reply::document(document);
     }
@@ -335,5 +344,177 @@ mod tests {
         ] {
             assert_eq!(told(failed(text.to_owned())), (kind, text.to_owned()));
         }
+    }
+
+    /// A server that gives its answers in order, and what it was sent: the header `mcp-param-r`, and the body.
+    struct Answers {
+        answers: std::vec::IntoIter<(u16, String)>,
+        sent: std::rc::Rc<std::cell::RefCell<Vec<String>>>,
+    }
+
+    impl Wire for Answers {
+        fn post(&mut self, headers: &Headers, body: &[u8]) -> Result<wire::Response, String> {
+            let header = headers.iter().find(|(name, _)| name == "mcp-param-r");
+            let header = header.map_or("", |(_, value)| value.as_str());
+            let request: Value = serde_json::from_slice(body).unwrap();
+            let (method, cursor) = (&request["method"], &request["params"]["cursor"]);
+            self.sent
+                .borrow_mut()
+                .push(format!("{method} {cursor} {header}"));
+            let (status, text) = self.answers.next().ok_or("no more answers")?;
+            Ok(wire::Response {
+                status,
+                media_type: "application/json".to_owned(),
+                location: None,
+                session: None,
+                body: Box::new(std::iter::once(Ok(text.into_bytes()))),
+            })
+        }
+
+        fn delete(&mut self, _: &Headers) {}
+    }
+
+    fn result(result: &str) -> (u16, String) {
+        (
+            200,
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{result}}}"),
+        )
+    }
+
+    /// What `act` makes of a modern server with these answers, and what it sent.
+    fn with<T>(
+        answers: Vec<(u16, String)>,
+        act: impl FnOnce(&mut Client<Answers>) -> T,
+    ) -> (T, Vec<String>) {
+        let sent = std::rc::Rc::default();
+        let wire = Answers {
+            answers: answers.into_iter(),
+            sent: std::rc::Rc::clone(&sent),
+        };
+        let (headers, mut ignore) = (Headers::new(), |_| {});
+        let outcome = act(&mut Client::new(
+            wire,
+            &headers,
+            &[Era::Modern],
+            &mut ignore,
+        ));
+        let sent = sent.borrow().clone();
+        (outcome, sent)
+    }
+
+    #[test]
+    fn a_listing_is_followed_to_its_end_and_no_further() {
+        let pages = || {
+            vec![
+                result(r#"{"tools":[1],"nextCursor":"a"}"#),
+                result(r#"{"tools":[2],"nextCursor":""}"#),
+                result(r#"{"tools":[3]}"#),
+            ]
+        };
+        let mut found = Vec::new();
+        let mut visit =
+            |tools: &[&RawValue]| found.extend(tools.iter().map(|tool| tool.get().to_owned()));
+        let (era, sent) = with(pages(), |client| each_page(client, &mut visit));
+        assert!(matches!(era, Ok(Era::Modern)));
+        assert_eq!(found, ["1", "2", "3"]);
+        // An empty cursor is one.
+        assert_eq!(
+            sent,
+            [
+                "\"tools/list\" null ",
+                "\"tools/list\" \"a\" ",
+                "\"tools/list\" \"\" "
+            ]
+        );
+
+        let circle = vec![result(r#"{"tools":[],"nextCursor":"a"}"#); 2];
+        let (outcome, _) = with(circle, |client| each_page(client, &mut |_| {}));
+        let expected = "the MCP server's listing does not end: a page of it leads to itself";
+        assert_eq!(
+            told(outcome.unwrap_err()),
+            ("internal", expected.to_owned())
+        );
+        let (outcome, _) = with(vec![result("{}")], |client| each_page(client, &mut |_| {}));
+        let (kind, text) = told(outcome.unwrap_err());
+        assert!(
+            kind == "internal"
+                && text.starts_with(
+                    "the result of the MCP server is not one of tools/list: missing field `tools`"
+                ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn arguments_are_repeated_in_headers_where_the_server_wants_it() {
+        let mismatch = (
+            400,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"no"}}"#.to_owned(),
+        );
+        let tool = |properties: &str| {
+            result(&format!(
+                r#"{{"tools":[{{"name":"t","inputSchema":{{"properties":{properties}}}}}]}}"#
+            ))
+        };
+        let answers = vec![
+            mismatch.clone(),
+            tool(r#"{"r":{"x-mcp-header":"R"}}"#),
+            result("{}"),
+        ];
+        let (outcome, sent) = with(answers, |client| call(client, "t", r#"{"r":"north"}"#));
+        assert_eq!(outcome.unwrap(), "{}");
+        assert_eq!(
+            sent,
+            [
+                "\"tools/call\" null ",
+                "\"tools/list\" null ",
+                "\"tools/call\" null north"
+            ]
+        );
+        // A tool that names no header is not called again.
+        let (outcome, sent) = with(vec![mismatch, tool("{}")], |client| call(client, "t", "{}"));
+        assert_eq!((outcome.is_err(), sent.len()), (true, 2));
+    }
+
+    #[test]
+    fn the_operator_hears_what_to_configure() {
+        let value = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let settings = Settings::of(
+            [("url", "http://a.test"), ("tools", "a, b*")]
+                .map(value)
+                .into(),
+        )
+        .unwrap();
+        let listing = Listing {
+            names: vec!["a".to_owned(), "c".to_owned()],
+            warnings: vec!["w".to_owned()],
+            ..Listing::default()
+        };
+        let found: Vec<String> = notes(&listing, &settings, Era::Session)
+            .into_iter()
+            .map(|(_, note)| note)
+            .collect();
+        let expected = [
+            "w",
+            "`tools` names `b*`, which fits no tool of the server: it has a, c",
+            "the server takes the protocol `session`; with protocol = \"session\" in `config`, calls do without trying others",
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(notes(&listing, &settings, Era::Modern).len(), 2);
+    }
+
+    #[test]
+    fn a_result_that_cannot_be_handed_over_is_a_fault() {
+        let text = "the MCP server answers with `input_required`: it wants input or patience that a call through here cannot give";
+        let fault = settle(Ok(Outcome::Asks("input_required".to_owned()))).unwrap_err();
+        assert_eq!(told(fault), ("internal", text.to_owned()));
+        let fault = settle(Err("why".to_owned())).unwrap_err();
+        assert_eq!(
+            told(fault),
+            (
+                "internal",
+                "the result of the MCP server is not one of tools/call: why".to_owned()
+            )
+        );
     }
 }
