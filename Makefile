@@ -43,7 +43,7 @@ try-mcp: guests backends-mcp
 	@cargo build --locked --workspace --bin plimsoll
 	@plugins/mcp/try
 
-# The servers that tests start: PostgreSQL.
+# What tests start for themselves: PostgreSQL and Chromium.
 services:
 	@tests/services/install
 

@@ -81,6 +81,7 @@ impl Serve {
                 .context("reading the address that was bound")?;
             let who = match app.config.tenants.len() {
                 0 => String::from("single user, no keys"),
+                1 => String::from("1 tenant"),
                 tenants => format!("{tenants} tenants"),
             };
             tracing::info!("{who}: listening on http://{bound} (MCP at /mcp, API at /v1/tools)");

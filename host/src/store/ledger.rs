@@ -203,10 +203,7 @@ impl Store {
             .fetch_all(&self.pool)
             .await?;
         let row = |row: &sqlx::any::AnyRow| {
-            let count = |index: usize| {
-                row.try_get::<i64, _>(by.len() + index)
-                    .map(|value| counted(value))
-            };
+            let count = |index: usize| row.try_get::<i64, _>(by.len() + index).map(counted);
             Ok::<_, sqlx::Error>(UsageRow {
                 group: (0..by.len())
                     .map(|index| row.try_get(index))

@@ -335,8 +335,10 @@ mod tests {
     use std::cell::RefCell;
 
     /// A server that answers as it is told, and remembers what it was sent.
-    type Answers<'s> =
-        &'s mut dyn FnMut(&Headers, &str) -> (u16, &'static str, Option<&'static str>, String);
+    type Answers<'s> = &'s mut dyn FnMut(&Headers, &str) -> Answer;
+
+    /// Status, media type, session, body.
+    type Answer = (u16, &'static str, Option<&'static str>, String);
 
     struct Script<'s> {
         answers: Answers<'s>,
@@ -398,10 +400,9 @@ mod tests {
     }
 
     /// What becomes of a call, what was sent for it, and the progress that was told.
-    fn run(
-        eras: &[Era],
-        answers: Answers,
-    ) -> (Result<(Era, String), Failure>, Vec<String>, Vec<u64>) {
+    type Outcome = (Result<(Era, String), Failure>, Vec<String>, Vec<u64>);
+
+    fn run(eras: &[Era], answers: Answers) -> Outcome {
         let sent = RefCell::new(Vec::new());
         let mut told = Vec::new();
         let mut tell = |progress: Progress| told.push(progress.done);
@@ -462,10 +463,7 @@ mod tests {
     }
 
     /// A server of sessions that speaks 2025-03-26.
-    fn sessions(
-        headers: &Headers,
-        body: &str,
-    ) -> (u16, &'static str, Option<&'static str>, String) {
+    fn sessions(headers: &Headers, body: &str) -> Answer {
         if body.contains("\"initialize\"") {
             let result =
                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-03-26\"}}";

@@ -46,7 +46,7 @@ pub(crate) struct Http<'a> {
 impl Wire for Http<'_> {
     fn post(&mut self, headers: &Headers, body: &[u8]) -> Result<Response, String> {
         self.send(&Method::Post, headers, body)
-            .and_then(read)
+            .and_then(|response| read(&response))
             .map_err(|error| explain(&error))
     }
 
@@ -104,7 +104,7 @@ impl Http<'_> {
     }
 }
 
-fn read(response: IncomingResponse) -> Result<Response, ErrorCode> {
+fn read(response: &IncomingResponse) -> Result<Response, ErrorCode> {
     let headers = response.headers();
     let header = |name: &str| {
         let value = headers.get(name).into_iter().next()?;
