@@ -40,7 +40,7 @@ backends-mcp: clients
 
 # Calls another MCP server through the host.
 try-mcp: guests backends-mcp
-	@cargo build --locked --workspace --bin plimsoll
+	@cargo build --locked --workspace --bin plimsoll --example demo
 	@plugins/mcp/try
 
 # What tests start for themselves: PostgreSQL and Chromium.
