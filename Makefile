@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test fuzz lint guests clients services release fmt clean help
+.PHONY: demo test fuzz lint guests clients backends-mcp try-mcp services release fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"
@@ -16,7 +16,7 @@ demo: guests
 	@cargo build --locked --workspace --bin plimsoll --example demo
 	@target/debug/examples/demo
 
-test: guests clients services
+test: guests clients backends-mcp services
 	cargo test --workspace --locked --lib --bins --tests
 
 # SECONDS of random input for each target of host/fuzz.
@@ -33,6 +33,15 @@ guests:
 # What the tests call the host with: other people's MCP clients and their conformance suite.
 clients:
 	@tests/clients/install
+
+# The MCP servers that tests put behind the host.
+backends-mcp: clients
+	@tests/backends-mcp/install
+
+# Calls another MCP server through the host.
+try-mcp: guests backends-mcp
+	@cargo build --locked --workspace --bin plimsoll --example demo
+	@plugins/mcp/try
 
 # What tests start for themselves: PostgreSQL and Chromium.
 services:

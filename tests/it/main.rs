@@ -28,3 +28,4 @@ mod streams;
 mod support;
 mod tenants;
 mod tokens;
+mod upstream;
