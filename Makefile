@@ -34,7 +34,7 @@ guests:
 clients:
 	@tests/clients/install
 
-# The servers that tests start: PostgreSQL.
+# What tests start for themselves: PostgreSQL and Chromium.
 services:
 	@tests/services/install
 

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
+use crate::account::Account;
 use crate::catalog::{Catalog, Catalogs, Target, Tool};
 use crate::client::{self, Profile};
-use crate::contract::{BackendSelection, Condition, Stage};
+use crate::contract::{BackendSelection, Condition};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::queries::Queries;
@@ -19,20 +19,9 @@ use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage};
 use crate::shape::{
     Ask, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, ResultId, Signer,
-    ToolFacts, tokens,
+    ToolFacts,
 };
-use crate::store::{Entry, Spent, now_ms};
-use crate::telemetry;
-use crate::tenant::{Admitted, Key, Tenants};
-
-/// The outcome, in the ledger, of a call that was answered; one that was refused has the name of the refusal.
-pub const ANSWERED: &str = "answered";
-
-/// The outcome of a call whose caller went before it ended.
-pub const CANCELLED: &str = "cancelled";
-
-/// How much of a name that a client gives itself goes into the ledger.
-const MAX_CLIENT_BYTES: usize = 100;
+use crate::tenant::{Key, Tenants};
 
 /// Who calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -209,6 +198,17 @@ impl Host {
         &self.ledger
     }
 
+    /// The id of the next call: no other process has it, and no other call of this one.
+    pub(crate) fn next_call(&self) -> String {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.process)
+    }
+
+    /// What calls are counted with.
+    pub(crate) fn counters(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// What is counted, as OpenMetrics writes it.
     pub fn metrics(&self) -> String {
         self.metrics.text(self.running())
@@ -341,7 +341,7 @@ impl Host {
         account: &mut Account<'_>,
     ) -> Result<Vec<Reply>, Refusal> {
         let caller = &callers[0];
-        let id = account.entry.call.clone();
+        let id = account.call().to_owned();
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
@@ -414,7 +414,7 @@ impl Host {
         };
         let tool = self.tool(caller, &stored.description.tool)?;
         let mut account = Account::open(self, caller, &tool);
-        let call = account.entry.call.clone();
+        let call = account.call().to_owned();
         let read = async {
             let mut ask = tool.read(&self.signer, &caller.tenant, stored.description.arguments)?;
             if let Some(after) = after {
@@ -473,115 +473,6 @@ impl Host {
         }
         arguments
     }
-}
-
-/// What is known of one call so far. It is written down when it goes, however the call ends.
-struct Account<'a> {
-    host: &'a Host,
-    entry: Entry,
-    began: Instant,
-    usage: Usage,
-    admitted: Admitted,
-    span: Span,
-}
-
-impl<'a> Account<'a> {
-    fn open(host: &'a Host, caller: &Caller, tool: &Tool) -> Self {
-        let number = host.calls.fetch_add(1, Ordering::Relaxed);
-        let key = caller.key.as_ref().map(|key| key.id.clone());
-        let subject = || caller.subject.as_deref().map(|subject| named(subject));
-        let entry = Entry {
-            call: format!("{}-{number}", host.process),
-            at_ms: now_ms(),
-            tenant: caller.tenant.clone(),
-            key_id: key.or_else(subject).unwrap_or_default(),
-            client: caller.client.as_deref().map(named).unwrap_or_default(),
-            plugin: tool.plugin.name().to_owned(),
-            tool: tool.name().to_owned(),
-            outcome: CANCELLED.to_owned(),
-            ..Entry::default()
-        };
-        Self {
-            host,
-            began: Instant::now(),
-            usage: Usage::default(),
-            admitted: Admitted::default(),
-            span: telemetry::span(caller, &entry),
-            entry,
-        }
-    }
-
-    /// Takes down what left.
-    fn close(&mut self, reply: &Reply) {
-        let entry = &mut self.entry;
-        entry.outcome = reply
-            .refusal()
-            .map_or(ANSWERED, |code| code.as_str())
-            .to_owned();
-        entry.bytes_out = reply.bytes();
-        let Some(receipt) = reply.receipt() else {
-            entry.tokens_out = tokens::count(reply.body());
-            return;
-        };
-        for passage in &receipt.passages {
-            match passage.stage {
-                Stage::Narrow => {
-                    entry.rows_in = passage.rows_in;
-                    entry.bytes_in = passage.bytes_in;
-                    entry.rows_matched = passage.rows_out;
-                }
-                Stage::Page => entry.rows_on_page = passage.rows_out,
-                Stage::Fit => {
-                    entry.rows_out = passage.rows_out;
-                    // Nobody counts what does not leave: it is taken to be like what does.
-                    let tokens = passage.tokens_out.unwrap_or_default();
-                    let bytes = passage.bytes_out.max(1);
-                    let estimate =
-                        u128::from(tokens) * u128::from(entry.bytes_in) / u128::from(bytes);
-                    entry.tokens_in = u64::try_from(estimate).unwrap_or(u64::MAX);
-                }
-                Stage::Cap => {}
-            }
-        }
-        entry.tokens_out = receipt.approx_tokens;
-    }
-}
-
-impl Drop for Account<'_> {
-    fn drop(&mut self) {
-        let mut entry = std::mem::take(&mut self.entry);
-        entry.fuel = self.usage.fuel;
-        entry.memory_peak_bytes = self.usage.memory_peak_bytes;
-        entry.milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        telemetry::end(&self.span, &entry);
-        self.host.metrics.observe(&entry);
-        let spent = Spent {
-            calls: 0,
-            fuel: entry.fuel,
-            bytes: entry.bytes_out,
-            tokens: entry.tokens_out,
-        };
-        let charges = self.admitted.charges(spent).collect();
-        let running = self.admitted.running().to_vec();
-        if !self.host.ledger.record(entry, charges, running) {
-            self.host.metrics.unwritten();
-        }
-    }
-}
-
-/// A name that somebody gives themselves, as the ledger has it: short, on one line.
-fn named(name: &str) -> String {
-    let end = name.floor_char_boundary(MAX_CLIENT_BYTES);
-    name[..end]
-        .chars()
-        .map(|character| {
-            if character.is_control() {
-                ' '
-            } else {
-                character
-            }
-        })
-        .collect()
 }
 
 /// What the plugin is asked.

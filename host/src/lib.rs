@@ -12,6 +12,7 @@
 //! | [`admission`] | permits and queues | what runs |
 //! | [`tenant`] | who calls, with which budget and quota | which door a call came through |
 //! | [`store`] | keys, quotas and the ledger in SQLite or PostgreSQL; the only place that knows SQL | what they decide |
+//! | [`account`] | what one call was and used | |
 //! | [`ledger`] | writing every call down | |
 //! | [`tls`] | what speaks TLS | |
 //! | [`metrics`], [`telemetry`] | numbers for Prometheus; log lines and OTLP traces | |
@@ -32,6 +33,7 @@
 //! door → who calls → look the tool up → check the arguments, split the host's from the handler's → wait for a permit → new
 //! store, instantiate, call → answer → narrow → page → fit → cap → sealed reply → the door writes it.
 
+pub mod account;
 pub mod admission;
 pub mod app;
 pub mod call;

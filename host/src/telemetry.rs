@@ -133,7 +133,7 @@ pub(crate) fn end(span: &Span, entry: &Entry) {
         return;
     }
     span.record("outcome", entry.outcome.as_str());
-    if entry.outcome != crate::call::ANSWERED {
+    if entry.outcome != crate::account::ANSWERED {
         span.record("otel.status_code", "ERROR");
     }
     for (name, count) in [

@@ -20,7 +20,7 @@ async def pages(client, tool, arguments):
     found = []
     while arguments is not None and len(found) < MOST_PAGES:
         result = await client.call_tool(tool, arguments)
-        facts, body = (json.loads(block.text) for block in result.content)
+        facts, body = (json.loads(block.text) for block in result.content if block.type == "text")
         found.append({"facts": facts, "body": body, "is_error": result.is_error})
         arguments = facts.get("next")
     return found

@@ -152,9 +152,10 @@ fn l1_the_host_gives_up_before_the_client_does_and_says_meanwhile_that_it_goes_o
 }
 
 /// Case L1: the wait for a permit is a part of what the client waits for. The clock is as in `n7_the_deadline_bites_…`.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn l1_a_call_that_waits_for_another_has_no_more_time_for_it() {
     let host = TestHost::start(&hostile("deadline_ms = 700\nconcurrent_calls = 1")).await;
+    tokio::time::pause();
     let begun = tokio::time::Instant::now();
     let (first, second) = tokio::join!(refused(&host, "sleep"), refused(&host, "sleep"));
     assert_eq!(first.0, Code::InvokeTimeout, "{}", first.1);
@@ -243,7 +244,7 @@ async fn n7_fuel_and_memory_bite_whichever_of_the_limits_are_set() {
 }
 
 /// Case N7, for the deadline: a clock that stands still goes on to the next timer where nobody has anything to do.
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn n7_the_deadline_bites_whichever_of_the_limits_are_set() {
     for (limits, deadline) in [
         ("", 30_000),
@@ -252,9 +253,12 @@ async fn n7_the_deadline_bites_whichever_of_the_limits_are_set() {
         ("deadline_ms = 700", 700),
     ] {
         let host = TestHost::start(&hostile(limits)).await;
+        tokio::time::pause();
         let begun = tokio::time::Instant::now();
         let (code, message) = refused(&host, "sleep").await;
         let elapsed = begun.elapsed().as_millis();
+        // The store of the next host works in real time.
+        tokio::time::resume();
         assert_eq!(code, Code::InvokeTimeout, "{limits}: {message}");
         assert!(
             message.contains(&format!("{deadline} ms")),

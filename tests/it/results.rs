@@ -355,7 +355,8 @@ async fn a_start_removes_the_spools_of_killed_hosts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_its_tenants_alone() {
-    let fleet = Fleet::start("", &streams("a", 40, 10)).await;
+    let tenants = "tenants = { acme = { plugins = [\"*\"] }, other = { plugins = [\"*\"] } }";
+    let fleet = Fleet::start(tenants, &streams("a", 40, 10)).await;
     let tenant = |name: &str| Caller {
         tenant: name.to_owned(),
         ..Caller::default()

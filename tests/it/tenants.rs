@@ -354,8 +354,9 @@ async fn session_status(url: &str, key: &str, session: &str) -> (u16, String) {
     (response.status().as_u16(), response.text().await.unwrap())
 }
 
+/// Case H3: what a client loads before its first message is what its tenant was given, not all that the host has.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_sees_and_calls_only_its_plugins() {
+async fn h3_a_tenant_sees_and_calls_only_its_plugins() {
     let folder = tempfile::tempdir().unwrap();
     let mut config = config_of(folder.path(), &["acme"], 3, "", "");
     config.push_str(&support::fleet());
@@ -647,6 +648,12 @@ async fn every_call_is_one_row_of_the_ledger_however_it_ends() {
     assert_eq!(
         (&refused["outcome"], &refused["refused"]),
         (&json!("invalid_arguments"), &json!(1))
+    );
+    // When a key was used last is written down at the end, too.
+    let keys = command(&file, &["keys", "list", "acme", "--json"]).unwrap();
+    assert!(
+        parse(&keys)["last_used"].as_str().unwrap().ends_with('Z'),
+        "{keys}"
     );
     // Never arguments, never results.
     for entry in std::fs::read_dir(file.parent().unwrap().join(".plimsoll")).unwrap() {

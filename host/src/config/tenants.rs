@@ -78,15 +78,22 @@ pub(super) fn resolve(
                 has()
             );
         }
-        for (plugin, given) in &file.grants {
-            let place = format!("{place}.grants.{plugin}");
-            let base = plugins
-                .get(plugin)
-                .filter(|_| names.contains(plugin))
-                .with_context(|| format!("`{place}`: tenant `{name}` has no plugin `{plugin}`"))?;
-            let mut variant =
-                entry(plugin.clone(), merged(base, given)).with_context(|| format!("`{place}`"))?;
+        if let Some(plugin) = file.grants.keys().find(|name| !names.contains(name)) {
+            bail!("`{place}.grants.{plugin}`: tenant `{name}` has no plugin `{plugin}`");
+        }
+        let cells = file.cells.as_ref().map(CellsFile::policy).transpose();
+        let cells = cells.with_context(|| format!("`{place}`"))?;
+        for plugin in &names {
+            let given = file.grants.get(plugin);
+            if given.is_none() && cells.is_none() {
+                continue;
+            }
+            let base = &plugins[plugin];
+            let merged = given.map_or_else(|| base.clone(), |given| merged(base, given));
+            let mut variant = entry(plugin.clone(), merged)
+                .with_context(|| format!("`{place}.grants.{plugin}`"))?;
             variant.tenant = Some(name.clone());
+            variant.cells = cells.clone().unwrap_or_default();
             variants.push(variant);
         }
         if let Some(found) = file.result_tokens.filter(|tokens| *tokens == 0) {

@@ -16,6 +16,9 @@ use crate::tenant::{Denied, Issuers};
 /// The header of a session of the handshake eras of MCP.
 const SESSION_HEADER: &str = "mcp-session-id";
 
+/// The version of MCP from which on there are no sessions. Versions are dates.
+const FIRST_MODERN_VERSION: &str = "2026-07-28";
+
 /// Where RFC 9728 has the metadata of a protected resource.
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
@@ -68,6 +71,12 @@ pub(super) async fn sessions(
     mut request: Request,
     next: Next,
 ) -> Response {
+    // The modern era has no sessions, and ignores an id that a client still sends.
+    let is_modern = text(request.headers(), "mcp-protocol-version")
+        .is_some_and(|version| version.as_str() >= FIRST_MODERN_VERSION);
+    if is_modern {
+        request.headers_mut().remove(SESSION_HEADER);
+    }
     if let Some(session) = request.headers().get(SESSION_HEADER) {
         let text = session.to_str().unwrap_or_default();
         let is_own = |(id, mark): &(&str, &str)| mark_of(id, &caller) == *mark;

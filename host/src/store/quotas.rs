@@ -268,3 +268,128 @@ fn spent(row: &sqlx::any::AnyRow) -> Result<Spent, sqlx::Error> {
         tokens: counted(row.try_get("tokens")?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Location;
+    use super::*;
+
+    async fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::Folder(folder.path().to_owned());
+        let store = Store::open(&location).await.unwrap();
+        (folder, store)
+    }
+
+    fn limited(what: usize, period: Period, limit: u64) -> Reservation {
+        let mut limits = [None; 4];
+        limits[what] = Some(limit);
+        Reservation {
+            scope: "tenant/acme".into(),
+            windows: vec![Window { period, limits }],
+            concurrent_calls: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn each_amount_of_each_window_is_a_limit_of_its_own() {
+        for period in Period::ALL {
+            for what in 0..4 {
+                let (_folder, store) = store().await;
+                let at = 1_000 * period.milliseconds() + 7;
+                let reservation = limited(what, period, 3);
+                let reserve = |at: i64| {
+                    let (store, reservation) = (store.clone(), reservation.clone());
+                    async move {
+                        store
+                            .reserve(&[reservation], "c", at, at + 1)
+                            .await
+                            .unwrap()
+                    }
+                };
+                // A call uses two of everything but calls, of which it is one.
+                let spent = Spent {
+                    calls: 0,
+                    fuel: 2,
+                    bytes: 2,
+                    tokens: 2,
+                };
+                let charge = Charge {
+                    scope: reservation.scope.clone(),
+                    period,
+                    starts_ms: period.start(at),
+                    spent,
+                };
+                let mut let_in = 0;
+                let refused = loop {
+                    match reserve(at).await {
+                        Taken::All => let_in += 1,
+                        refused => break refused,
+                    }
+                    store
+                        .record(&[], std::slice::from_ref(&charge))
+                        .await
+                        .unwrap();
+                };
+                assert_eq!(let_in, if what == 0 { 3 } else { 2 }, "{period:?} {what}");
+                assert_eq!(
+                    refused,
+                    Taken::Window {
+                        scope: "tenant/acme".into(),
+                        period,
+                        what,
+                        limit: 3,
+                        resets_ms: 1_001 * period.milliseconds(),
+                    }
+                );
+                // A refused call is not counted, and the next window is a new one.
+                assert_eq!(reserve(at).await, refused);
+                assert_eq!(reserve(at + period.milliseconds()).await, Taken::All);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_counted_for_its_key_and_its_tenant_or_for_neither() {
+        let (_folder, store) = store().await;
+        let key = Reservation {
+            scope: "key/k".into(),
+            ..limited(0, Period::Day, 5)
+        };
+        let both = [key, limited(0, Period::Day, 1)];
+        let now = now_ms();
+        assert_eq!(
+            store.reserve(&both, "1", now, now).await.unwrap(),
+            Taken::All
+        );
+        assert_ne!(
+            store.reserve(&both, "2", now, now).await.unwrap(),
+            Taken::All
+        );
+        let day = |spent: Vec<(Period, Spent)>| spent[1].1.calls;
+        assert_eq!(day(store.spent("key/k").await.unwrap()), 1);
+        assert_eq!(day(store.spent("tenant/acme").await.unwrap()), 1);
+    }
+
+    #[tokio::test]
+    async fn a_running_call_that_a_killed_host_left_ends_by_itself() {
+        let (_folder, store) = store().await;
+        let reservation = Reservation {
+            scope: "tenant/acme".into(),
+            windows: Vec::new(),
+            concurrent_calls: Some(1),
+        };
+        let reservations = [reservation];
+        let reserve =
+            |call: &'static str, at: i64| store.reserve(&reservations, call, at, at + 100);
+        assert_eq!(reserve("1", 1_000).await.unwrap(), Taken::All);
+        let refused = Taken::Concurrent {
+            scope: "tenant/acme".into(),
+            limit: 1,
+        };
+        assert_eq!(reserve("2", 1_099).await.unwrap(), refused);
+        assert_eq!(reserve("2", 1_100).await.unwrap(), Taken::All);
+        store.release("2", &["tenant/acme".into()]).await.unwrap();
+        assert_eq!(reserve("3", 1_101).await.unwrap(), Taken::All);
+    }
+}

@@ -1,0 +1,141 @@
+//! The account of one call: what it is, how it ended, and what it used, for the ledger, the metrics and its span.
+
+use std::time::Instant;
+
+use tracing::Span;
+
+use crate::call::{Caller, Host};
+use crate::catalog::Tool;
+use crate::contract::Stage;
+use crate::sandbox::Usage;
+use crate::shape::{Reply, tokens};
+use crate::store::{Entry, Spent, now_ms};
+use crate::telemetry;
+use crate::tenant::Admitted;
+
+/// The outcome, in the ledger, of a call that was answered; one that was refused has the name of the refusal.
+pub const ANSWERED: &str = "answered";
+
+/// The outcome of a call whose caller went before it ended.
+pub const CANCELLED: &str = "cancelled";
+
+/// How much of a name that a client gives itself goes into the ledger.
+const MAX_CLIENT_BYTES: usize = 100;
+
+/// What is known of one call so far. It is written down when it goes, however the call ends.
+pub(crate) struct Account<'a> {
+    host: &'a Host,
+    entry: Entry,
+    began: Instant,
+    /// What the plugin used.
+    pub(crate) usage: Usage,
+    /// What the call holds of quotas, and owes to them.
+    pub(crate) admitted: Admitted,
+    /// Its span.
+    pub(crate) span: Span,
+}
+
+impl<'a> Account<'a> {
+    /// The account of a call that begins.
+    pub(crate) fn open(host: &'a Host, caller: &Caller, tool: &Tool) -> Self {
+        let key = caller.key.as_ref().map(|key| key.id.clone());
+        let subject = || caller.subject.as_deref().map(|subject| named(subject));
+        let entry = Entry {
+            call: host.next_call(),
+            at_ms: now_ms(),
+            tenant: caller.tenant.clone(),
+            key_id: key.or_else(subject).unwrap_or_default(),
+            client: caller.client.as_deref().map(named).unwrap_or_default(),
+            plugin: tool.plugin.name().to_owned(),
+            tool: tool.name().to_owned(),
+            outcome: CANCELLED.to_owned(),
+            ..Entry::default()
+        };
+        Self {
+            host,
+            began: Instant::now(),
+            usage: Usage::default(),
+            admitted: Admitted::default(),
+            span: telemetry::span(caller, &entry),
+            entry,
+        }
+    }
+
+    /// The call's id.
+    pub(crate) fn call(&self) -> &str {
+        &self.entry.call
+    }
+
+    /// Takes down what left.
+    pub(crate) fn close(&mut self, reply: &Reply) {
+        let entry = &mut self.entry;
+        entry.outcome = reply
+            .refusal()
+            .map_or(ANSWERED, |code| code.as_str())
+            .to_owned();
+        entry.bytes_out = reply.bytes();
+        let Some(receipt) = reply.receipt() else {
+            entry.tokens_out = tokens::count(reply.body());
+            return;
+        };
+        for passage in &receipt.passages {
+            match passage.stage {
+                Stage::Narrow => {
+                    entry.rows_in = passage.rows_in;
+                    entry.bytes_in = passage.bytes_in;
+                    entry.rows_matched = passage.rows_out;
+                }
+                Stage::Page => entry.rows_on_page = passage.rows_out,
+                Stage::Fit => {
+                    entry.rows_out = passage.rows_out;
+                    // Nobody counts what does not leave: it is taken to be like what does.
+                    let tokens = passage.tokens_out.unwrap_or_default();
+                    let bytes = passage.bytes_out.max(1);
+                    let estimate =
+                        u128::from(tokens) * u128::from(entry.bytes_in) / u128::from(bytes);
+                    entry.tokens_in = u64::try_from(estimate).unwrap_or(u64::MAX);
+                }
+                Stage::Cap => {}
+            }
+        }
+        entry.tokens_out = receipt.approx_tokens;
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        let mut entry = std::mem::take(&mut self.entry);
+        entry.fuel = self.usage.fuel;
+        entry.memory_peak_bytes = self.usage.memory_peak_bytes;
+        entry.milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        telemetry::end(&self.span, &entry);
+        let (ledger, metrics) = (self.host.ledger(), self.host.counters());
+        metrics.observe(&entry);
+        let spent = Spent {
+            calls: 0,
+            fuel: entry.fuel,
+            bytes: entry.bytes_out,
+            tokens: entry.tokens_out,
+        };
+        let charges = self.admitted.charges(spent).collect();
+        let running = self.admitted.running().to_vec();
+        if !ledger.record(entry, charges, running) {
+            metrics.unwritten();
+        }
+    }
+}
+
+/// A name that somebody gives themselves, as the ledger has it: short, on one line.
+fn named(name: &str) -> String {
+    let end = name.floor_char_boundary(MAX_CLIENT_BYTES);
+    name[..end]
+        .chars()
+        .map(|character| {
+            if character.is_control() {
+                ' '
+            } else {
+                character
+            }
+        })
+        .collect()
+}
