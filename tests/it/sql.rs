@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::cases;
 use crate::postgres::Postgres;
-use crate::support::{TestHost, component, json as parse, root, write_state};
+use crate::support::{TestHost, component, json as parse, plimsoll, root, write_state};
 
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -45,7 +45,9 @@ async fn sqlite(more: &str, config: &str) -> TestHost {
 
 /// A statement against a file of SQLite, beside the host.
 async fn execute(file: &Path, statement: &str) {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(file)
+        .create_if_missing(true);
     let mut connection = sqlx::SqliteConnection::connect_with(&options)
         .await
         .unwrap();
@@ -85,8 +87,8 @@ async fn query_refusal(host: &TestHost, sql: &str) -> (Code, String) {
 async fn all(host: &TestHost, tool: &str, arguments: Value) -> Vec<Value> {
     let mut reply = host.call(tool, arguments).await;
     let mut found = rows(&reply);
-    while let Some(next) = reply.next_after() {
-        let next = json!({ "after": next });
+    while reply.next_after().is_some() {
+        let next = parse(reply.facts())["next"].clone();
         reply = host.call(tool, next).await;
         found.extend(rows(&reply));
     }
@@ -157,6 +159,41 @@ async fn tables_of_sqlite_are_listed_filtered_and_paged_by_their_keys() {
     );
 }
 
+/// What reaches the host is what the caller asked for: the receipt counts it, and a column that nobody asked for is not
+/// computed.
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_filters_and_fields_are_carried_out_by_the_database() {
+    let folder = shop();
+    execute(
+        &folder.path().join("shop.db"),
+        "CREATE VIEW broken AS SELECT id, json('{') AS bad FROM orders",
+    )
+    .await;
+    let config = entry("sqlite:shop.db", "", "tables = \"orders, broken(id)\"");
+    let host = TestHost::start_in(folder, &config).await.unwrap();
+    let reply = host
+        .call("list_orders", json!({"state": "open", "limit": 5}))
+        .await;
+    assert_eq!(ids(&rows(&reply)), [4, 8, 12, 16, 20]);
+    let came_in = |reply: &Reply| reply.receipt().unwrap().passages[0].rows_in;
+    assert_eq!(came_in(&reply), 6);
+    let next = parse(reply.facts())["next"].clone();
+    let reply = host.call("list_orders", next).await;
+    assert_eq!(ids(&rows(&reply)), [24, 28, 32, 36, 40]);
+    assert_eq!(came_in(&reply), 6);
+    let reply = host
+        .call("list_broken", json!({"fields": ["id"], "limit": 2}))
+        .await;
+    assert_eq!(ids(&rows(&reply)), [1, 2]);
+    assert_eq!(
+        refusal(&host, "list_broken", json!({})).await,
+        (
+            Code::InvalidInput,
+            "the database says: malformed JSON".to_owned()
+        )
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_two_columns_pages_and_finds_a_row() {
     let host = sqlite("", "tables = \"lines\"").await;
@@ -198,7 +235,7 @@ async fn views_and_saved_queries_have_the_key_that_the_operator_names() {
         json!({"before": "2026-01-31", "limit": 3}),
     )
     .await;
-    assert_eq!(late.len(), 39, "{late:?}");
+    assert_eq!(late.len(), 40, "{late:?}");
     assert!(
         late.iter()
             .all(|order| order["placed"].as_str() < Some("2026-01-31"))
@@ -256,8 +293,8 @@ async fn a_file_of_sqlite_is_only_read_and_nothing_beyond_it() {
             "expected one statement, found a second one behind `;`",
         ),
         (
-            "SELECT nothing",
-            "the database says: no such column: nothing",
+            "SELECT nowhere",
+            "the database says: no such column: nowhere",
         ),
     ] {
         assert_eq!(
@@ -290,15 +327,19 @@ async fn what_is_granted_to_write_writes_and_says_how_much() {
     let reply = host
         .call(
             "run_query",
-            json!({"sql": "DELETE FROM orders WHERE id > 390"}),
+            json!({"sql": "DELETE FROM lines WHERE order_id > 395"}),
         )
         .await;
     assert_eq!(reply.body(), "{\"changed\":10}");
-    let returned = query(&host, "DELETE FROM orders WHERE id > 388 RETURNING id").await;
-    assert_eq!(ids(&returned), [389, 390]);
+    let returned = query(
+        &host,
+        "DELETE FROM lines WHERE order_id > 394 RETURNING place AS id",
+    )
+    .await;
+    assert_eq!(ids(&returned), [1, 2]);
     assert_eq!(
-        query(&host, "SELECT max(id) AS id FROM orders").await,
-        [json!({"id": 388})]
+        query(&host, "SELECT max(order_id) AS id FROM lines").await,
+        [json!({"id": 394})]
     );
 }
 
@@ -370,6 +411,62 @@ async fn what_cannot_be_shown_stops_the_start_with_what_to_do() {
         assert!(error.contains(expected), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+#[test]
+fn a_connection_is_shown_without_its_url() {
+    let folder = shop();
+    let config = entry("sqlite:shop.db", "", "tables = \"*\"");
+    let other = "[plugins.sql.connections.other]\nurl = \"postgres://u:hunter2@127.0.0.1:1/d\"\nwrite = true\n";
+    write_state(&folder.path().join(".plimsoll"));
+    std::fs::write(
+        folder.path().join("plimsoll.toml"),
+        format!("{config}{other}"),
+    )
+    .unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = plimsoll();
+        let output = command
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && !text.contains("hunter2"),
+            "{text}"
+        );
+        text
+    };
+    let text = run(&["check"]);
+    assert!(text.contains("other: PostgreSQL, read and write"), "{text}");
+    assert!(
+        text.contains("shop: SQLite in ") && text.contains("shop.db, read-only"),
+        "{text}"
+    );
+    let component = component("plugins/sql.wasm");
+    let component = component.to_str().unwrap();
+    let text = run(&["inspect", component, "--plugin", "sql"]);
+    assert!(text.contains("backend-with-tools"), "{text}");
+    assert!(
+        text.contains("the connection `other`, PostgreSQL, read and write"),
+        "{text}"
+    );
+    let text = run(&["inspect", component]);
+    assert!(
+        text.contains("connections.NAME.url = \"postgres://USER@HOST/DATABASE\""),
+        "{text}"
+    );
+}
+
+/// A tenant reads its own database through the plugin that all tenants have.
+#[test]
+fn a_tenants_connection_takes_the_place_of_the_plugins() {
+    let config = entry("sqlite:shop.db", "", "tables = \"*\"");
+    let tenant = "[tenants.acme]\nplugins = [\"sql\"]\n[tenants.acme.grants.sql.connections.shop]\nurl = \"sqlite:acme.db\"\n";
+    let config = Config::parse(&format!("{config}{tenant}"), Path::new("/etc/plimsoll")).unwrap();
+    let shown = config.variant("sql", "acme").unwrap().grants.connections["shop"].to_string();
+    assert_eq!(shown, "SQLite in /etc/plimsoll/acme.db, read-only");
 }
 
 /// What pgbench fills its accounts with.
@@ -467,7 +564,7 @@ async fn a_million_accounts_are_paged_by_key_and_nothing_runs_on() {
     assert_eq!(parse(reply.facts())["total_count"], Value::Null);
 
     // Rows that nobody waits for: a caller that goes away, and a call whose time is over.
-    let everything = "SELECT * FROM pgbench_accounts a, pgbench_accounts b";
+    let everything = "SELECT a.aid AS a, b.aid AS b FROM pgbench_accounts a, pgbench_accounts b";
     let call = query(&host, everything);
     tokio::select! {
         _ = call => panic!("it came to an end"),
@@ -512,7 +609,7 @@ async fn postgres_runs_one_statement_that_reads() {
         ),
         (
             "SELECT set_config('transaction_read_only', 'off', true)",
-            "the database says: cannot set transaction read-write mode inside a read-only transaction",
+            "the database says: transaction read-write mode must be set before any query",
         ),
         (
             "SELECT 1 AS a, 2 AS a",

@@ -5,9 +5,9 @@
 //! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time; the
 //! next turn goes to whoever is due; and whoever waits for a guest drops it at the deadline.
 //!
-//! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. Of what a call
-//! opens only connections to databases outlive it, in the pools of [`sql`]. What an answer is worth and how
-//! it is cut to size is [`crate::shape`]'s affair.
+//! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. Of what a call opens only connections
+//! to databases outlive it, in the pools of [`sql`]. What an answer is worth and how it is cut to size is [`crate::shape`]'s
+//! affair.
 
 mod address;
 mod call;

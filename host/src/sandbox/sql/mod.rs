@@ -153,7 +153,7 @@ impl Session {
         let read = async {
             match &pool.kind {
                 Kind::Postgres(pool) => pool.tables(self.deadline).await,
-                Kind::Sqlite(pool) => pool.tables(self.deadline).await,
+                Kind::Sqlite(pool) => pool.tables().await,
             }
         };
         let tables = pool.tables.get_or_try_init(|| read).await;
@@ -163,7 +163,7 @@ impl Session {
     async fn columns(&self, name: &str, statement: &str) -> Result<Vec<sql::Column>, Fault> {
         match &self.pool(name)?.kind {
             Kind::Postgres(pool) => pool.columns(statement, self.deadline).await,
-            Kind::Sqlite(pool) => pool.columns(statement, self.deadline).await,
+            Kind::Sqlite(pool) => pool.columns(statement).await,
         }
         .map_err(|failure| self.fault(name, failure))
     }
@@ -188,7 +188,7 @@ impl Session {
         };
         match &pool.kind {
             Kind::Postgres(pool) => pool.run(statement, self.deadline, sink).await,
-            Kind::Sqlite(pool) => pool.run(statement, self.deadline, sink).await,
+            Kind::Sqlite(pool) => pool.run(statement, sink).await,
         }
         .map_err(|failure| self.fault(name, failure))
     }
@@ -218,11 +218,8 @@ fn fault_of(name: &str, said: &dyn sqlx::error::DatabaseError) -> Option<Fault> 
         return is_the_statements
             .then(|| Fault::InvalidInput(format!("the database says: {message}{hint}")));
     }
-    // SQLite: 9 is an interrupted statement, 5 and 6 are locks, 1, 19, 20 and 25 are the statement's.
+    // SQLite: 5 and 6 are locks, 1, 19, 20 and 25 are the statement's.
     match code.parse::<u32>().map(|code| code & 0xff) {
-        Ok(9) => Some(Fault::Unavailable(String::from(
-            "the database stopped the statement, since its time was over. Ask for less",
-        ))),
         Ok(5 | 6) => Some(Fault::Unavailable(format!(
             "the database is locked: {message}. Call again later"
         ))),

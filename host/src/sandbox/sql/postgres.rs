@@ -29,6 +29,10 @@ use crate::sandbox::Secret;
 /// How long ending a statement that nobody waits for may take. After it, the statement's own timeout ends it.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long after its call's deadline the database itself stops a statement, where nothing could be sent to it: behind the
+/// deadline, so that the call is what ends first and says so.
+const BACKSTOP: Duration = Duration::from_secs(1);
+
 /// The name under which a statement's rows go. A column of that name would hide them.
 const ROW: &str = "plimsoll_row";
 
@@ -187,9 +191,8 @@ impl Pool {
             options: self.options.clone(),
         };
         let mode = if may_write { "READ WRITE" } else { "READ ONLY" };
-        // None at all would be no limit.
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = left.as_millis().max(1);
+        let left = deadline.saturating_duration_since(Instant::now()) + BACKSTOP;
+        let left = left.as_millis();
         let begin = format!(
             "BEGIN {mode}; SET LOCAL statement_timeout = {left}; SELECT pg_catalog.pg_backend_pid()"
         );

@@ -17,7 +17,6 @@ use sqlx::{
     AssertSqlSafe, Column as _, ConnectOptions as _, Decode, Either, Executor as _, Row as _,
     SqlSafeStr as _, Sqlite, Statement as _, TypeInfo as _, ValueRef as _,
 };
-use tokio::time::Instant;
 
 use super::grant::ConnectionGrant;
 use super::parameter::Parameter;
@@ -57,8 +56,8 @@ impl Pool {
         Self { pool, may_write }
     }
 
-    pub(super) async fn tables(&self, deadline: Instant) -> Result<Vec<sql::Table>, Failure> {
-        let (mut connection, _wanted) = self.begin(deadline).await?;
+    pub(super) async fn tables(&self) -> Result<Vec<sql::Table>, Failure> {
+        let (mut connection, _wanted) = self.begin().await?;
         let names: Vec<(String, String)> = sqlx::query_as(
             "SELECT name, type FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
              ORDER BY name",
@@ -100,13 +99,9 @@ impl Pool {
         Ok(tables)
     }
 
-    pub(super) async fn columns(
-        &self,
-        statement: &str,
-        deadline: Instant,
-    ) -> Result<Vec<sql::Column>, Failure> {
+    pub(super) async fn columns(&self, statement: &str) -> Result<Vec<sql::Column>, Failure> {
         check(statement, self.may_write)?;
-        let (mut connection, _wanted) = self.begin(deadline).await?;
+        let (mut connection, _wanted) = self.begin().await?;
         let text = AssertSqlSafe(statement.to_owned()).into_sql_str();
         let prepared = connection.prepare(text).await?;
         let column = |column: &sqlx::sqlite::SqliteColumn| {
@@ -128,11 +123,10 @@ impl Pool {
     pub(super) async fn run(
         &self,
         statement: Statement<'_>,
-        deadline: Instant,
         sink: Sink<'_>,
     ) -> Result<sql::Outcome, Failure> {
         check(statement.text, self.may_write)?;
-        let (mut connection, _wanted) = self.begin(deadline).await?;
+        let (mut connection, _wanted) = self.begin().await?;
         let query = sqlx::query(AssertSqlSafe(statement.text.to_owned())).persistent(false);
         let query =
             statement
@@ -184,12 +178,12 @@ impl Pool {
         Ok(outcome)
     }
 
-    /// A connection whose statement ends at the deadline, and when what comes with it is dropped.
-    async fn begin(&self, deadline: Instant) -> Result<(PoolConnection<Sqlite>, Wanted), Failure> {
+    /// A connection whose statement ends when what comes with it is dropped, as everything of a call is at its deadline.
+    async fn begin(&self) -> Result<(PoolConnection<Sqlite>, Wanted), Failure> {
         let mut connection = self.pool.acquire().await?;
         let is_over = Arc::new(AtomicBool::new(false));
         let wanted = Wanted(is_over.clone());
-        let goes_on = move || !is_over.load(Ordering::Relaxed) && Instant::now() < deadline;
+        let goes_on = move || !is_over.load(Ordering::Relaxed);
         connection
             .lock_handle()
             .await?
