@@ -861,6 +861,7 @@ async fn a_plugin_of_a_later_patch_of_the_contract_is_loaded() {
 fn all_that_is_offered_is_linked() {
     let names = [
         "log/write",
+        "sql/describe",
         "reply/rows",
         "store/get",
         "outgoing-handler/handle",

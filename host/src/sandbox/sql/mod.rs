@@ -47,7 +47,7 @@ struct Pool {
 }
 
 enum Kind {
-    Postgres(postgres::Pool),
+    Postgres(Box<postgres::Pool>),
     Sqlite(sqlite::Pool),
 }
 
@@ -56,7 +56,9 @@ impl Databases {
     pub(super) fn open(grants: &BTreeMap<String, ConnectionGrant>) -> anyhow::Result<Self> {
         let pool = |(name, grant): (&String, &ConnectionGrant)| {
             let kind = match &grant.database {
-                Database::Postgres(url) => Kind::Postgres(postgres::Pool::open(url, grant)?),
+                Database::Postgres(url) => {
+                    Kind::Postgres(Box::new(postgres::Pool::open(url, grant)?))
+                }
                 Database::Sqlite(file) => Kind::Sqlite(sqlite::Pool::open(file, grant)),
             };
             let pool = Pool {
