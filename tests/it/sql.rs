@@ -685,7 +685,7 @@ async fn values_of_postgres_are_exact_and_so_are_filters_by_them() {
     .await
     .unwrap();
     let host = TestHost::start(
-        &entry(&postgres.url(), "", "tables = 'odd \"one.*'").replace("odd \"one.*", "*.*"),
+        &entry(&postgres.url(), "pool = 1", "tables = 'odd \"one.*'").replace("odd \"one.*", "*.*"),
     )
     .await;
     let tool = "list_odd__one_my_table";
@@ -723,6 +723,15 @@ async fn values_of_postgres_are_exact_and_so_are_filters_by_them() {
             "the database says: invalid input value for enum mood: \"angry\""
         )
     );
+    let backends = || async {
+        sqlx::query_scalar::<_, i32>(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'plimsoll' ORDER BY pid",
+        )
+        .fetch_all(&pool)
+        .await
+        .unwrap()
+    };
+    let before = backends().await;
     let found = host
         .call(
             "get_odd__one_my_table",
@@ -730,6 +739,8 @@ async fn values_of_postgres_are_exact_and_so_are_filters_by_them() {
         )
         .await;
     assert_eq!(parse(found.body())["i8"], -1);
+    // A statement that came to its end leaves its connection in the pool.
+    assert_eq!((before.len(), backends().await), (1, before));
     let page = host.call(tool, json!({"limit": 1})).await;
     let next = host
         .call(tool, json!({"after": page.next_after().unwrap()}))

@@ -332,8 +332,12 @@ impl sql::Host for State {
         let session = self.databases.clone();
         let mut first = None;
         let mut take = |row: &[u8]| {
-            first.get_or_insert_with(|| row.to_vec());
-            ControlFlow::Break(())
+            if first.is_some() {
+                return ControlFlow::Break(());
+            }
+            first = Some(row.to_vec());
+            // A statement that is let come to its end costs nothing; one that is stopped costs its connection.
+            ControlFlow::Continue(())
         };
         session
             .run(&connection, &statement, &parameters, &mut take)
