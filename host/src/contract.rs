@@ -39,9 +39,28 @@ pub(crate) mod backend_adapter {
     });
 }
 
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    reason = "generated from the WIT, whose items are documented there"
+)]
+pub(crate) mod databases {
+    wasmtime::component::bindgen!({
+        path: "../wit/v0.1",
+        inline: "package plimsoll:host; world databases { import plimsoll:plugin/sql@0.1.0; }",
+        world: "plimsoll:host/databases",
+        imports: { default: async },
+        with: {
+            "plimsoll:plugin/types": super::tool_handler::plimsoll::plugin::types,
+        },
+    });
+}
+
 pub use backend_adapter::exports::plimsoll::plugin::backend::{
     Collection, Condition, FilterField, Selection as BackendSelection, ValueType,
 };
+pub(crate) use databases::plimsoll::plugin::sql;
 pub use tool_handler::exports::plimsoll::plugin::tools::{Annotations, Example, Tool};
 pub(crate) use tool_handler::plimsoll::plugin::log::Level;
 pub use tool_handler::plimsoll::plugin::reply::{Attachment, Blob, Demand, Embedded};

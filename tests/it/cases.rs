@@ -9,14 +9,14 @@ use plimsoll::examples::{self, Case, Difference};
 
 use crate::support::{TestHost, component, root};
 
-fn folders(parent: &Path) -> Vec<PathBuf> {
+pub(crate) fn folders(parent: &Path) -> Vec<PathBuf> {
     let folders = examples::folders(parent).unwrap();
     assert!(!folders.is_empty(), "no case in `{}`", parent.display());
     folders
 }
 
 /// Runs one case; the error says what differs.
-async fn run(host: &TestHost, folder: &Path, case: &Case) -> Result<(), String> {
+pub(crate) async fn run(host: &TestHost, folder: &Path, case: &Case) -> Result<(), String> {
     let steps = case
         .run(host.host())
         .await
@@ -35,7 +35,7 @@ async fn run(host: &TestHost, folder: &Path, case: &Case) -> Result<(), String> 
     }
 }
 
-fn read(folder: &Path) -> Case {
+pub(crate) fn read(folder: &Path) -> Case {
     Case::read(folder).unwrap_or_else(|error| panic!("{error:#}"))
 }
 

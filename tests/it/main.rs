@@ -24,6 +24,7 @@ mod postgres;
 mod readme;
 mod replicas;
 mod results;
+mod sql;
 mod streams;
 mod support;
 mod tenants;

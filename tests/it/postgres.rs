@@ -52,6 +52,17 @@ impl Postgres {
         Self { folder }
     }
 
+    /// Fills its database with the tables of pgbench, 100,000 accounts for each unit of the scale.
+    pub(crate) fn fill(&self, scale: u32) {
+        let folder = self.folder.path();
+        let (scale, host) = (scale.to_string(), folder.to_str().unwrap());
+        run(
+            folder,
+            "pgbench",
+            &["-i", "-q", "-s", &scale, "-h", host, "-U", USER, USER],
+        );
+    }
+
     /// The URL of its database.
     pub(crate) fn url(&self) -> String {
         format!(

@@ -54,20 +54,16 @@ pub fn build(
     entry: &PluginConfig,
 ) -> anyhow::Result<Vec<Tool>> {
     let overrides = &entry.tools;
-    let count = match plugin.description() {
-        Description::Tools(tools) => tools.len(),
-        Description::Collections(collections) => collections.len(),
-    };
+    let Description { tools, collections } = plugin.description();
+    let count = tools.len() + collections.len();
     ensure!(
         count <= MAX_TOOLS,
         "expected at most {MAX_TOOLS} tools or collections, found {count}"
     );
-    let declared: Vec<Declared> = match plugin.description() {
-        Description::Tools(tools) => tools.iter().map(of_tool).collect::<anyhow::Result<_>>()?,
-        Description::Collections(collections) => {
-            collections.iter().flat_map(of_collection).collect()
-        }
-    };
+    let mut declared: Vec<Declared> = collections.iter().flat_map(of_collection).collect();
+    for tool in tools {
+        declared.push(of_tool(tool)?);
+    }
     let mut names = HashSet::with_capacity(declared.len());
     if let Some(twice) = declared
         .iter()

@@ -182,6 +182,9 @@ impl Lines {
                 }
             }
         }
+        for (name, connection) in &plugin.grants.connections {
+            self.line("connections", format!("{name}: {connection}"), Source::File);
+        }
         let roots = &plugin.grants.trusted_roots;
         if !roots.is_empty() {
             let count = format!("(certificates: {})", roots.len());

@@ -167,6 +167,12 @@ fn compare(out: &mut String, name: &str, wants: &[Want], grants: &Grants) {
             }
         )
     }));
+    granted.extend(
+        grants
+            .connections
+            .iter()
+            .map(|(name, connection)| format!("the connection `{name}`, {connection}")),
+    );
     granted.extend(grants.files.iter().map(|grant| {
         format!(
             "{} at {}, {}",

@@ -75,6 +75,7 @@ const WIT: &[(&str, &str)] = wit![
     "log.wit",
     "reply.wit",
     "shaping.wit",
+    "sql.wit",
     "tools.wit",
     "types.wit",
     "world.wit",

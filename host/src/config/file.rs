@@ -99,6 +99,9 @@ pub struct TenantGrantsFile {
     pub secrets: BTreeMap<String, SecretFile>,
     /// Folders, in place of all of the plugin's entry.
     pub files: Option<Vec<FileGrantFile>>,
+    /// Databases as in the plugin's entry.
+    #[serde(default)]
+    pub connections: BTreeMap<String, ConnectionFile>,
 }
 
 /// OAuth 2.1: this host as a resource server.
@@ -197,6 +200,9 @@ pub struct PluginFile {
     /// File of certificates in PEM, relative to the config file, that requests to these hosts trust as roots beside those of
     /// Mozilla: the authority of a private service.
     pub trusted_roots: Option<PathBuf>,
+    /// Databases that the plugin may use, by the names under which it knows them.
+    #[serde(default)]
+    pub connections: BTreeMap<String, ConnectionFile>,
     /// Whether the plugin may read clocks and wait for them.
     #[serde(default)]
     pub clock: bool,
@@ -232,6 +238,20 @@ pub struct FileGrantFile {
     /// Whether the plugin may also create, change and remove what is in it. Nothing bounds how much it writes.
     #[serde(default)]
     pub write: bool,
+}
+
+/// A database.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConnectionFile {
+    /// A PostgreSQL database as `postgres://user@host/database`, or a file of SQLite as `sqlite:shop.db`, relative to the
+    /// config file; or `{ env = … }` or `{ file = … }` that holds it. It is never printed.
+    pub url: StoreFile,
+    /// Whether statements may also change what is in it. Without, each runs in a transaction that only reads.
+    #[serde(default)]
+    pub write: bool,
+    /// Connections that are open at a time.
+    pub pool: Option<u32>,
 }
 
 /// Overrides of one tool's declared shape, field by field.

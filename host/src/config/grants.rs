@@ -7,8 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
-use super::file::{PluginFile, SecretFile};
-use crate::sandbox::{FileGrant, Grants, HostGrant, Secret, TrustedRoots};
+use super::file::{ConnectionFile, PluginFile, SecretFile, StoreFile};
+use crate::sandbox::{
+    ConnectionGrant, DEFAULT_POOL, FileGrant, Grants, HostGrant, Secret, TrustedRoots,
+};
 
 /// Bytes of one secret: a chain of certificates with its key is below 16 KiB.
 const MAX_SECRET_BYTES: usize = 64 << 10;
@@ -33,7 +35,17 @@ pub(super) fn resolve(file: &PluginFile, folder: &Path, place: &str) -> anyhow::
         guest: grant.guest.clone(),
         write: grant.write,
     });
+    let connection = |(name, source): (&String, &ConnectionFile)| {
+        let granted =
+            connection(source, folder).with_context(|| format!("`{place}.connections.{name}`"))?;
+        Ok((name.clone(), granted))
+    };
     Ok(Grants {
+        connections: file
+            .connections
+            .iter()
+            .map(connection)
+            .collect::<anyhow::Result<_>>()?,
         config: file.config.clone(),
         secrets: file
             .secrets
@@ -47,6 +59,16 @@ pub(super) fn resolve(file: &PluginFile, folder: &Path, place: &str) -> anyhow::
         clock: file.clock,
         random: file.random,
     })
+}
+
+fn connection(file: &ConnectionFile, folder: &Path) -> anyhow::Result<ConnectionGrant> {
+    let url = match &file.url {
+        StoreFile::Url(url) => url.clone(),
+        StoreFile::Secret(source) => read(source, folder).context("`url`")?,
+    };
+    let pool = file.pool.unwrap_or(DEFAULT_POOL);
+    ensure!(pool > 0, "`pool` must be at least 1, found 0");
+    ConnectionGrant::new(&url, folder, file.write, pool)
 }
 
 fn hosts(file: &PluginFile, place: &str) -> anyhow::Result<Option<Vec<HostGrant>>> {
@@ -156,6 +178,19 @@ mod tests {
                 "key.txt`: expected certificates in PEM, each from `-----BEGIN CERTIFICATE-----` on, found none",
             ),
             (
+                "connections.shop.url = \"mysql://u:hunter2@h/d\"",
+                "`plugins.a.connections.shop`: expected a URL such as `postgres://user@host/database` or `sqlite:shop.db`, \
+                 found another text",
+            ),
+            (
+                "connections.shop = { url = \"sqlite:a.db\", pool = 0 }",
+                "`plugins.a.connections.shop`: `pool` must be at least 1, found 0",
+            ),
+            (
+                "connections.shop.url = { env = \"PLIMSOLL_TEST_NOT_SET\" }",
+                "`plugins.a.connections.shop`: `url`: the environment variable `PLIMSOLL_TEST_NOT_SET` is not set",
+            ),
+            (
                 "hosts = [\"api.example.com\"]",
                 "`plugins.a.hosts`: expected a scheme",
             ),
@@ -180,6 +215,16 @@ mod tests {
         let text = format!("{:?}", parse("secrets.K = { file = \"key.txt\" }").unwrap());
         assert!(
             text.contains("Secret(") && !text.contains("hunter2"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_url_of_a_connection_is_nowhere_in_what_is_printed_of_the_configuration() {
+        let entry = "connections.shop.url = \"postgres://u:hunter2@h/d\"";
+        let text = format!("{:?}", parse(entry).unwrap());
+        assert!(
+            text.contains("Postgres(Secret(") && !text.contains("hunter2"),
             "{text}"
         );
     }

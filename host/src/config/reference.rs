@@ -9,6 +9,7 @@ use super::{
     DEFAULT_DATA_CHARS, DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE,
     DEFAULT_STATE, DEFAULT_TENANT_BYTES, File, PluginLimits,
 };
+use crate::sandbox::DEFAULT_POOL;
 use crate::shape::DEFAULT_INTAKE_BYTES;
 use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE};
 
@@ -27,6 +28,11 @@ pub fn reference() -> String {
         ("`[plugins.NAME]`", "plugin", "PluginFile"),
         ("`secrets = { NAME = { … } }`", "", "SecretFile"),
         ("`files = [{ … }]`", "", "FileGrantFile"),
+        (
+            "`[plugins.NAME.connections.CONNECTION]`",
+            "",
+            "ConnectionFile",
+        ),
         ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
         (
             "`[plugins.NAME.tools.TOOL.cells]` and `[tenants.NAME.cells]`",
@@ -89,7 +95,7 @@ fn type_of(property: &Value) -> String {
             .find(|name| *name != "null")
             .map_or("text", one)
             .to_owned(),
-        _ if property["anyOf"].to_string().contains("StoreFile") => String::from("text or table"),
+        _ if property.to_string().contains("/StoreFile\"") => String::from("text or table"),
         _ if property.get("anyOf").is_some() => String::from("table or `false`"),
         _ => String::from("table"),
     }
@@ -119,8 +125,9 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         ("ResultsFile", _, "tenant_bytes") => DEFAULT_TENANT_BYTES.to_string(),
         ("PluginFile", _, "component") => String::from("`NAME.wasm`"),
         ("PluginFile", _, "clock" | "random")
-        | ("FileGrantFile", _, "write")
+        | ("FileGrantFile" | "ConnectionFile", _, "write")
         | ("CellsFile", _, "replace_data") => String::from("false"),
+        ("ConnectionFile", _, "pool") => DEFAULT_POOL.to_string(),
         ("File", _, "client_profiles") => String::from("true"),
         ("CellsFile", _, "replace_data_chars") => DEFAULT_DATA_CHARS.to_string(),
         _ => String::new(),

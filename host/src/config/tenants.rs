@@ -130,6 +130,7 @@ fn merged(base: &PluginFile, given: &TenantGrantsFile) -> PluginFile {
     if let Some(files) = &given.files {
         merged.files.clone_from(files);
     }
+    merged.connections.extend(given.connections.clone());
     merged
 }
 

@@ -17,6 +17,7 @@ use super::instance::{self, State};
 use super::journal::Journal;
 use super::limits::Limits;
 use super::load::{Plugin, Pre};
+use super::sql::Session;
 use super::turn::Turn;
 use crate::contract::{BackendSelection, Fault};
 use crate::shape::{Code, Intake, Refusal};
@@ -218,8 +219,9 @@ impl Plugin {
         store: &mut Store<State>,
         request: &Request,
     ) -> wasmtime::Result<Result<(), Fault>> {
-        match (&self.pre, request) {
-            (Pre::ToolHandler(pre), Request::Tool { name, arguments }) => {
+        let Pre { tools, backend } = &self.pre;
+        match (tools, backend, request) {
+            (Some(pre), _, Request::Tool { name, arguments }) => {
                 let handler = pre.instantiate_async(&mut *store).await?;
                 handler
                     .plimsoll_plugin_tools()
@@ -227,7 +229,8 @@ impl Plugin {
                     .await
             }
             (
-                Pre::BackendAdapter(pre),
+                _,
+                Some(pre),
                 Request::Query {
                     collection,
                     selection,
@@ -239,18 +242,17 @@ impl Plugin {
                     .call_query(store, collection, selection)
                     .await
             }
-            (Pre::BackendAdapter(pre), Request::Get { collection, key }) => {
+            (_, Some(pre), Request::Get { collection, key }) => {
                 let adapter = pre.instantiate_async(&mut *store).await?;
                 adapter
                     .plimsoll_plugin_backend()
                     .call_get(store, collection, key)
                     .await
             }
-            (Pre::ToolHandler(_), _) => Ok(Err(Fault::NotFound(format!(
-                "`{}` has no collections",
-                self.name
-            )))),
-            (Pre::BackendAdapter(_), _) => Ok(Err(Fault::NotFound(format!(
+            (_, None, Request::Query { .. } | Request::Get { .. }) => Ok(Err(Fault::NotFound(
+                format!("`{}` has no collections", self.name),
+            ))),
+            (None, _, Request::Tool { .. }) => Ok(Err(Fault::NotFound(format!(
                 "`{}` has no tools of its own",
                 self.name
             )))),
@@ -302,7 +304,15 @@ impl Plugin {
             deadline,
             journal.clone(),
         );
-        let state = State::new(wasi, requests, self.config.clone(), journal, &self.limits);
+        let databases = Session::new(self.databases.clone(), deadline, journal.clone());
+        let state = State::new(
+            wasi,
+            requests,
+            databases,
+            self.config.clone(),
+            journal,
+            &self.limits,
+        );
         Ok(instance::store(
             self.sandbox.engine(),
             state,

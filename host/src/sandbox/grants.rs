@@ -15,6 +15,7 @@ use super::journal::{Journal, Source, Stream};
 use super::limits::RANDOM_BYTES;
 use super::roots::TrustedRoots;
 use super::secret::Secret;
+use super::sql::ConnectionGrant;
 
 /// What one plugin is granted. By default nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Grants {
     pub hosts: Option<Vec<HostGrant>>,
     /// Whom its requests trust beside the roots of Mozilla.
     pub trusted_roots: TrustedRoots,
+    /// Databases that the plugin may use, by name.
+    pub connections: BTreeMap<String, ConnectionGrant>,
     /// Whether the plugin may read clocks and wait for them.
     pub clock: bool,
     /// Whether the plugin gets random numbers.
@@ -57,6 +60,11 @@ impl Grants {
                 "granting `{}` as `{guest}`: it is not a folder",
                 host.display()
             );
+        }
+        for (name, connection) in &self.connections {
+            connection
+                .check()
+                .with_context(|| format!("granting the connection `{name}`"))?;
         }
         Ok(())
     }
@@ -110,6 +118,7 @@ mod tests {
             files,
             hosts,
             trusted_roots,
+            connections,
             clock,
             random,
         } = Grants::default();
@@ -119,6 +128,7 @@ mod tests {
                 && files.is_empty()
                 && hosts.is_none()
                 && trusted_roots.is_empty()
+                && connections.is_empty()
                 && !clock
                 && !random
         );

@@ -1,11 +1,11 @@
-//! What the host offers to guests: the contract's `reply` and `log`, `wasi:config/store`, outgoing HTTP, and the harmless part of WASI.
+//! What the host offers to guests: the contract's `reply`, `log` and `sql`, `wasi:config/store`, outgoing HTTP, and the harmless part of WASI.
 //!
 //! The linker holds all that any plugin may be granted; what one plugin may have is decided at load, by
 //! [`inspect`](super::inspect). Sockets are not in it: HTTP goes through [`http`](super::http), which knows the grants.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use wasmtime::StoreContextMut;
-use wasmtime::component::{Linker, Resource, WasmList, WasmStr};
+use wasmtime::component::{HasSelf, Linker, Resource, WasmList, WasmStr};
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
@@ -21,7 +21,7 @@ use super::http;
 use super::instance::State;
 use super::journal::Source;
 use super::limits::Denied;
-use crate::contract::{Attachment, Demand, Level, PushDown};
+use crate::contract::{Attachment, Demand, Level, PushDown, sql};
 use crate::shape::{Intake, excerpt};
 
 /// Taking in a list of this size would hold up its worker for a millisecond or more (measured 1 GB/s), so the worker's
@@ -32,6 +32,7 @@ const LARGE_BYTES: usize = 1 << 20;
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     link_reply(linker)?;
     link_log(linker)?;
+    sql::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
     wasmtime_wasi_config::add_to_linker(linker, |state: &mut State| {
         WasiConfig::from(&*state.config)
     })?;

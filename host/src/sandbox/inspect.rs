@@ -18,11 +18,12 @@ enum Needs {
     Clock,
     Random,
     Hosts,
+    Connections,
 }
 
 impl Needs {
     /// All that have a line, in the order of a plugin's entry.
-    const GRANTED: [Self; 3] = [Self::Clock, Self::Random, Self::Hosts];
+    const GRANTED: [Self; 4] = [Self::Clock, Self::Random, Self::Hosts, Self::Connections];
 
     /// The line of the entry that grants it.
     fn line(self) -> Option<&'static str> {
@@ -31,6 +32,7 @@ impl Needs {
             Self::Clock => Some("clock = true"),
             Self::Random => Some("random = true"),
             Self::Hosts => Some("hosts = [\"https://HOST\"]"),
+            Self::Connections => Some("connections.NAME.url = \"postgres://USER@HOST/DATABASE\""),
         }
     }
 
@@ -42,6 +44,7 @@ impl Needs {
             // An empty list grants the interface, and then denies every request: the runtimes of some languages import it
             // whether or not the plugin sends any.
             Self::Hosts => grants.hosts.is_some(),
+            Self::Connections => !grants.connections.is_empty(),
         }
     }
 }
@@ -62,6 +65,12 @@ pub(super) const OFFERED: &[Package] = &[
         version: "0.1.0",
         needs: Needs::Nothing,
         interfaces: &["log", "reply", "shaping", "types"],
+    },
+    Package {
+        name: "plimsoll:plugin",
+        version: "0.1.0",
+        needs: Needs::Connections,
+        interfaces: &["sql"],
     },
     Package {
         name: "wasi:config",
@@ -121,7 +130,7 @@ pub(super) const OFFERED: &[Package] = &[
 /// What a component is and wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
-    /// The world that its exports fit, if they fit exactly one.
+    /// The world that its exports fit, if they fit one.
     pub world: Option<World>,
     /// What it exports.
     pub exports: Vec<String>,
@@ -177,12 +186,17 @@ pub(super) fn inspect(engine: &Engine, component: &Component) -> Inspection {
         .exports(engine)
         .map(|(name, _)| name.to_owned())
         .collect();
-    let mut worlds = World::ALL.into_iter().filter(|world| {
+    let is_exported = |world: World| {
         exports
             .iter()
             .any(|export| is_compatible(export, world.export()))
-    });
-    let world = worlds.next().filter(|_| worlds.next().is_none());
+    };
+    let world = match World::ALL.map(is_exported) {
+        [true, true] => Some(World::BackendWithTools),
+        [true, false] => Some(World::ToolHandler),
+        [false, true] => Some(World::BackendAdapter),
+        [false, false] => None,
+    };
 
     let mut inspection = Inspection {
         world,

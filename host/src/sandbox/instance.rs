@@ -15,6 +15,7 @@ use super::call::{Progress, Usage};
 use super::http::Requests;
 use super::journal::Journal;
 use super::limits::{HANDLES, Limiter, Limits};
+use super::sql::Session;
 use super::turn::Turn;
 use crate::shape::Intake;
 
@@ -23,6 +24,7 @@ pub(super) struct State {
     wasi: WasiCtx,
     resources: ResourceTable,
     requests: Requests,
+    pub(super) databases: Session,
     pub(super) config: Arc<WasiConfigVariables>,
     pub(super) journal: Journal,
     /// None while a plugin is described: what it then hands over reaches nobody.
@@ -37,6 +39,7 @@ impl State {
     pub(super) fn new(
         wasi: WasiCtx,
         requests: Requests,
+        databases: Session,
         config: Arc<WasiConfigVariables>,
         journal: Journal,
         limits: &Limits,
@@ -47,6 +50,7 @@ impl State {
             wasi,
             resources,
             requests,
+            databases,
             config,
             journal,
             intake: None,

@@ -22,6 +22,7 @@ use super::inspect::{self, Inspection};
 use super::instance::State;
 use super::journal::Journal;
 use super::limits::{DESCRIPTION_BYTES, Limits, MAX_DEADLINE};
+use super::sql::Databases;
 use super::turn::Turn;
 use crate::contract::backend_adapter::BackendAdapterPre;
 use crate::contract::tool_handler::ToolHandlerPre;
@@ -34,10 +35,12 @@ pub enum World {
     ToolHandler,
     /// It exports collections.
     BackendAdapter,
+    /// It exports both.
+    BackendWithTools,
 }
 
 impl World {
-    /// Both.
+    /// Those of one export.
     pub const ALL: [Self; 2] = [Self::ToolHandler, Self::BackendAdapter];
 
     /// The name in the contract.
@@ -45,14 +48,26 @@ impl World {
         match self {
             Self::ToolHandler => "tool-handler",
             Self::BackendAdapter => "backend-adapter",
+            Self::BackendWithTools => "backend-with-tools",
         }
     }
 
-    /// The interface that it exports.
+    /// The interface that it exports, or the first of two.
     pub fn export(self) -> &'static str {
         match self {
             Self::ToolHandler => "plimsoll:plugin/tools@0.1.0",
-            Self::BackendAdapter => "plimsoll:plugin/backend@0.1.0",
+            Self::BackendAdapter | Self::BackendWithTools => "plimsoll:plugin/backend@0.1.0",
+        }
+    }
+}
+
+impl World {
+    /// The worlds of one export that it consists of.
+    pub(super) fn parts(self) -> &'static [Self] {
+        match self {
+            Self::ToolHandler => &[Self::ToolHandler],
+            Self::BackendAdapter => &[Self::BackendAdapter],
+            Self::BackendWithTools => &[Self::BackendAdapter, Self::ToolHandler],
         }
     }
 }
@@ -64,12 +79,12 @@ impl fmt::Display for World {
 }
 
 /// What a plugin says about itself.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Description {
-    /// The tools of a `tool-handler`.
-    Tools(Vec<Tool>),
-    /// The collections of a `backend-adapter`.
-    Collections(Vec<Collection>),
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Description {
+    /// The tools that it exports.
+    pub tools: Vec<Tool>,
+    /// The collections that it exports.
+    pub collections: Vec<Collection>,
 }
 
 /// A plugin that can be called.
@@ -84,15 +99,17 @@ pub struct Plugin {
     pub(super) hosts: Arc<[HostGrant]>,
     /// How its requests speak TLS.
     pub(super) tls: Arc<ClientConfig>,
+    /// The pools of its granted connections.
+    pub(super) databases: Arc<Databases>,
     pub(super) limits: Limits,
     description: Description,
     imports: Vec<String>,
 }
 
-/// What is instantiated for each call.
-pub(super) enum Pre {
-    ToolHandler(ToolHandlerPre<State>),
-    BackendAdapter(BackendAdapterPre<State>),
+/// What is instantiated for each call: the component, seen as what it exports.
+pub(super) struct Pre {
+    pub(super) tools: Option<ToolHandlerPre<State>>,
+    pub(super) backend: Option<BackendAdapterPre<State>>,
 }
 
 impl fmt::Debug for Plugin {
@@ -112,9 +129,10 @@ impl Plugin {
 
     /// What it is.
     pub fn world(&self) -> World {
-        match self.pre {
-            Pre::ToolHandler(_) => World::ToolHandler,
-            Pre::BackendAdapter(_) => World::BackendAdapter,
+        match (&self.pre.tools, &self.pre.backend) {
+            (Some(_), Some(_)) => World::BackendWithTools,
+            (None, Some(_)) => World::BackendAdapter,
+            (_, None) => World::ToolHandler,
         }
     }
 
@@ -165,12 +183,14 @@ impl Sandbox {
         let world = inspection.expect_world()?;
         inspection.check(name, &grants)?;
         check_memory(&component, &limits)?;
-        check_types(self.engine(), &component, world).with_context(|| {
-            format!(
-                "the export `{}` does not have the types of the contract",
-                world.export()
-            )
-        })?;
+        for part in world.parts() {
+            check_types(self.engine(), &component, *part).with_context(|| {
+                format!(
+                    "the export `{}` does not have the types of the contract",
+                    part.export()
+                )
+            })?;
+        }
         let mut plugin = Plugin {
             name: name.into(),
             sandbox: self.clone(),
@@ -183,12 +203,17 @@ impl Sandbox {
             ),
             hosts: grants.hosts.iter().flatten().cloned().collect(),
             tls: grants.trusted_roots.client(),
+            databases: Arc::new(Databases::open(&grants.connections)?),
             grants,
             limits,
-            description: Description::Tools(Vec::new()),
+            description: Description::default(),
             imports: inspection.imports,
         };
-        plugin.description = plugin.describe().await?;
+        for part in world.parts() {
+            let Description { tools, collections } = plugin.describe(*part).await?;
+            plugin.description.tools.extend(tools);
+            plugin.description.collections.extend(collections);
+        }
         Ok(plugin)
     }
 
@@ -217,9 +242,14 @@ impl Sandbox {
                     inspect::offer()
                 )
             })?;
-        Ok(match world {
-            World::ToolHandler => Pre::ToolHandler(ToolHandlerPre::new(pre)?),
-            World::BackendAdapter => Pre::BackendAdapter(BackendAdapterPre::new(pre)?),
+        let exports = |part| world.parts().contains(&part);
+        Ok(Pre {
+            tools: exports(World::ToolHandler)
+                .then(|| ToolHandlerPre::new(pre.clone()))
+                .transpose()?,
+            backend: exports(World::BackendAdapter)
+                .then(|| BackendAdapterPre::new(pre.clone()))
+                .transpose()?,
         })
     }
 }
@@ -294,7 +324,7 @@ fn check_types(engine: &Engine, component: &Component, world: World) -> anyhow::
                 function("call-tool")?.typecheck::<(&str, &str), Answered>(&types),
             )
         }
-        World::BackendAdapter => {
+        World::BackendAdapter | World::BackendWithTools => {
             let list = function("list-collections")?;
             checked(
                 "list-collections",
@@ -334,11 +364,12 @@ fn check_memory(component: &Component, limits: &Limits) -> anyhow::Result<()> {
 }
 
 impl Plugin {
-    async fn describe(&self) -> anyhow::Result<Description> {
+    /// What it says of one of its exports.
+    async fn describe(&self, part: World) -> anyhow::Result<Description> {
         let deadline = Instant::now() + self.limits.deadline;
-        let subject = match self.world() {
+        let subject = match part {
             World::ToolHandler => "list-tools",
-            World::BackendAdapter => "list-collections",
+            World::BackendAdapter | World::BackendWithTools => "list-collections",
         };
         let Some(_slot) = self.slot(deadline).await else {
             bail!(
@@ -350,7 +381,9 @@ impl Plugin {
         let turn = Turn::new();
         let mut store = self.store(journal, DESCRIPTION_BYTES, deadline, &turn)?;
         let seat = self.sandbox.seat("", &self.name);
-        let outcome = turn.run(seat, deadline, self.listing(&mut store)).await;
+        let outcome = turn
+            .run(seat, deadline, self.listing(part, &mut store))
+            .await;
         if let Some(Err(error)) = &outcome
             && failure::is_hostcall_fuel(error)
         {
@@ -367,25 +400,34 @@ impl Plugin {
 
     async fn listing(
         &self,
+        part: World,
         store: &mut Store<State>,
     ) -> wasmtime::Result<Result<Description, Fault>> {
-        match &self.pre {
-            Pre::ToolHandler(pre) => {
+        let Pre { tools, backend } = &self.pre;
+        match (tools, backend) {
+            (Some(pre), _) if part == World::ToolHandler => {
                 let handler = pre.instantiate_async(&mut *store).await?;
                 let tools = handler
                     .plimsoll_plugin_tools()
                     .call_list_tools(store)
                     .await?;
-                Ok(tools.map(Description::Tools))
+                Ok(tools.map(|tools| Description {
+                    tools,
+                    ..Description::default()
+                }))
             }
-            Pre::BackendAdapter(pre) => {
+            (_, Some(pre)) => {
                 let adapter = pre.instantiate_async(&mut *store).await?;
                 let collections = adapter
                     .plimsoll_plugin_backend()
                     .call_list_collections(store)
                     .await?;
-                Ok(collections.map(Description::Collections))
+                Ok(collections.map(|collections| Description {
+                    collections,
+                    ..Description::default()
+                }))
             }
+            (_, None) => Ok(Ok(Description::default())),
         }
     }
 }

@@ -5,8 +5,9 @@
 //! gives fairness and both time limits: a guest yields after so much fuel or, where it calls the host, so much time; the
 //! next turn goes to whoever is due; and whoever waits for a guest drops it at the deadline.
 //!
-//! What is deliberately absent: epochs, a watchdog thread, reused instances, connections that outlive a call, and sockets. What an answer is worth and how
-//! it is cut to size is [`crate::shape`]'s affair.
+//! What is deliberately absent: epochs, a watchdog thread, reused instances, and sockets. Of what a call opens only connections
+//! to databases outlive it, in the pools of [`sql`]. What an answer is worth and how it is cut to size is [`crate::shape`]'s
+//! affair.
 
 mod address;
 mod call;
@@ -24,6 +25,7 @@ mod load;
 mod roots;
 mod secret;
 mod share;
+mod sql;
 mod turn;
 
 pub use call::{Called, Failed, Meter, Progress, Request, Usage};
@@ -35,6 +37,7 @@ pub use limits::{DEFAULT_DEADLINE, DEFAULT_FUEL, DEFAULT_MEMORY_BYTES, Limits, M
 pub use load::{Description, Plugin, World};
 pub use roots::TrustedRoots;
 pub use secret::Secret;
+pub use sql::{ConnectionGrant, DEFAULT_POOL, Database};
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use super::journal::{Journal, MAX_LINES};
 use super::limits::Limits;
 use super::load::{Description, Plugin, World};
 use super::roots::TrustedRoots;
+use super::sql::{Databases, Session};
 use super::turn::Turn;
 use super::{Called, Failed, Request, Sandbox, SandboxOptions, failure};
 use crate::shape::{
@@ -620,9 +621,7 @@ async fn a_plugin_is_described_when_it_is_loaded() {
             .iter()
             .any(|import| import == "plimsoll:plugin/reply@0.1.0")
     );
-    let Description::Tools(tools) = plugin.description() else {
-        panic!("hostile has tools")
-    };
+    let Description { tools, .. } = plugin.description();
     assert_eq!(tools[0].name, "fine");
 }
 
@@ -747,7 +746,7 @@ async fn p5_an_import_that_is_not_offered_is_refused_with_what_is() {
         refused_as(&text_guest("wants_too_much.wat"), granted(), SMALL).await,
         "it wants `wasi:filesystem/types@0.9.0`, the host offers `wasi:filesystem/types@0.2.12`\n\
          it wants `acme:billing/charge@1.0.0`, the host offers nothing of that name\n\
-         hint: the host offers `plimsoll:plugin@0.1.0` (log, reply, shaping, types), `wasi:config@0.2.0-rc.1` (store), \
+         hint: the host offers `plimsoll:plugin@0.1.0` (log, reply, shaping, types), `plimsoll:plugin@0.1.0` (sql), `wasi:config@0.2.0-rc.1` (store), \
          `wasi:cli@0.2.12` (environment, exit, stderr, stdin, stdout, terminal-input, terminal-output, terminal-stderr, \
          terminal-stdin, terminal-stdout), `wasi:io@0.2.12` (error, poll, streams), `wasi:filesystem@0.2.12` (preopens, \
          types), `wasi:clocks@0.2.12` (monotonic-clock, wall-clock), `wasi:http@0.2.12` (outgoing-handler, types), \
@@ -862,6 +861,7 @@ async fn a_plugin_of_a_later_patch_of_the_contract_is_loaded() {
 fn all_that_is_offered_is_linked() {
     let names = [
         "log/write",
+        "sql/describe",
         "reply/rows",
         "store/get",
         "outgoing-handler/handle",
@@ -981,6 +981,11 @@ async fn instantiated(text: &str, limits: Limits) -> Result<(), Refusal> {
     let state = State::new(
         Grants::default().wasi(&journal).unwrap(),
         requests,
+        Session::new(
+            Arc::new(Databases::open(&std::collections::BTreeMap::new()).unwrap()),
+            Instant::now() + limits.deadline,
+            journal.clone(),
+        ),
         Arc::default(),
         journal,
         &limits,

@@ -515,6 +515,21 @@ pub struct PushedDown {
 }
 
 impl Ask {
+    /// The fields that the caller asked for, with those that the host needs, where a backend declares that it takes them.
+    /// A view is not pushed down: the complete result has every field of its rows.
+    fn pushed_fields(&self, policy: &Policy) -> Vec<String> {
+        if self.fields.is_empty() || !policy.is_applied_by_handler(HostArgument::Fields) {
+            return Vec::new();
+        }
+        let asked = self.fields.iter().map(Path::text);
+        let mut fields: Vec<String> = asked
+            .chain(policy.needed_fields())
+            .map(str::to_owned)
+            .collect();
+        fields.dedup();
+        fields
+    }
+
     /// The query as a backend may apply it. What is pushed down is what the host would do itself.
     pub fn pushed_down(&self, policy: &Policy) -> PushedDown {
         let conditions = policy.filters.iter().filter_map(|filter| {
@@ -528,7 +543,7 @@ impl Ask {
             limit: self.handler_limit(policy),
             after: self.key_behind(),
             conditions: conditions.collect(),
-            fields: Vec::new(),
+            fields: self.pushed_fields(policy),
         }
     }
 }
