@@ -280,7 +280,7 @@ impl HostProcess {
     }
 
     /// What it keeps in its state folder, without what is in there.
-    pub(crate) fn state(&self) -> Vec<String> {
+    pub(crate) fn state_names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join(".plimsoll")).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

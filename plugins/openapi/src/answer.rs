@@ -58,7 +58,12 @@ pub(crate) fn of(
         return Ok(answer);
     }
     let media_type = response.content_type.as_deref().unwrap_or_default();
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = media_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     if is_text(&essence) || essence.is_empty() {
         match std::str::from_utf8(&response.body) {
             Ok(_) => {
@@ -84,7 +89,11 @@ pub(crate) fn of(
         Some("audio") => Attachment::Audio(blob(response.body)),
         _ => Attachment::Resource(Embedded {
             uri: url.to_owned(),
-            media_type: if essence.is_empty() { String::from("application/octet-stream") } else { essence },
+            media_type: if essence.is_empty() {
+                String::from("application/octet-stream")
+            } else {
+                essence
+            },
             data: response.body,
         }),
     });
@@ -126,7 +135,11 @@ fn fault(operation: &Operation<'_>, response: &Response, secrets: &[&str]) -> Fa
         });
     let place = place.unwrap_or_default();
     let body = excerpt(&response.body);
-    let said = if body.is_empty() { String::from("and said nothing.") } else { format!("and said: {body}") };
+    let said = if body.is_empty() {
+        String::from("and said nothing.")
+    } else {
+        format!("and said: {body}")
+    };
     let mut message = format!("{named}: the backend answered with status {status} {said}{place}");
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
         message = message.replace(secret, "[secret]");
@@ -136,7 +149,9 @@ fn fault(operation: &Operation<'_>, response: &Response, secrets: &[&str]) -> Fa
         // These ask for patience.
         408 | 425 | 429 | 500.. => Fault::Unavailable(message),
         // The credentials are the operator's, and no call changes them.
-        401 | 403 | 407 => Fault::Internal(format!("{message} The operator has to mend what `auth` says, or its secret.")),
+        401 | 403 | 407 => Fault::Internal(format!(
+            "{message} The operator has to mend what `auth` says, or its secret."
+        )),
         400..500 => Fault::InvalidInput(message),
         _ => Fault::Internal(message),
     }
@@ -195,9 +210,17 @@ fn next_page(operation: &Operation<'_>, links: &[String]) -> Option<Attachment> 
         count += 1;
         quote(&parameter.argument, &mut text);
         text.push(':');
-        let is_integer = !value.is_empty() && value.len() < 16 && value.bytes().all(|byte| byte.is_ascii_digit());
+        let is_integer = !value.is_empty()
+            && value.len() < 16
+            && value.bytes().all(|byte| byte.is_ascii_digit());
         if is_integer {
-            text.push_str(value.trim_start_matches('0').get(..).filter(|digits| !digits.is_empty()).unwrap_or("0"));
+            text.push_str(
+                value
+                    .trim_start_matches('0')
+                    .get(..)
+                    .filter(|digits| !digits.is_empty())
+                    .unwrap_or("0"),
+            );
         } else {
             quote(&value, &mut text);
         }
@@ -217,9 +240,15 @@ fn next_link(links: &str) -> Option<String> {
     links.split('<').skip(1).find_map(|link| {
         let (url, parameters) = link.split_once('>')?;
         let is_next = parameters.split([';', ',']).any(|parameter| {
-            let Some((name, value)) = parameter.split_once('=') else { return false };
+            let Some((name, value)) = parameter.split_once('=') else {
+                return false;
+            };
             name.trim().eq_ignore_ascii_case("rel")
-                && value.trim().trim_matches('"').split(' ').any(|rel| rel.eq_ignore_ascii_case("next"))
+                && value
+                    .trim()
+                    .trim_matches('"')
+                    .split(' ')
+                    .any(|rel| rel.eq_ignore_ascii_case("next"))
         });
         is_next.then(|| url.to_owned())
     })
@@ -252,7 +281,14 @@ mod tests {
 
     #[test]
     fn text_is_handed_over_byte_for_byte() {
-        for kind in ["application/json", "application/problem+json; charset=utf-8", "text/csv", "application/x-ndjson", "", "Application/JSON"] {
+        for kind in [
+            "application/json",
+            "application/problem+json; charset=utf-8",
+            "text/csv",
+            "application/x-ndjson",
+            "",
+            "Application/JSON",
+        ] {
             let body = b"{ \"a\": 1.50,\n\"b\": 9007199254740993 }\n";
             let answer = answer(response(200, kind, body)).unwrap();
             assert_eq!(answer.document.as_deref(), Some(&body[..]), "{kind}");
@@ -269,11 +305,20 @@ mod tests {
             assert_eq!(answer.document, None);
             answer.attachments.remove(0)
         };
-        assert!(matches!(attached("image/png", b"\x89PNG"), Attachment::Image(Blob { media_type, data }) if media_type == "image/png" && data == b"\x89PNG"));
+        assert!(
+            matches!(attached("image/png", b"\x89PNG"), Attachment::Image(Blob { media_type, data }) if media_type == "image/png" && data == b"\x89PNG")
+        );
         assert!(matches!(attached("audio/ogg", b"x"), Attachment::Audio(_)));
-        let Attachment::Resource(pdf) = attached("application/pdf", b"%PDF") else { panic!() };
-        assert_eq!((pdf.uri.as_str(), pdf.media_type.as_str()), ("http://api.test/x", "application/pdf"));
-        let Attachment::Resource(unknown) = attached("", b"\xff\xfe") else { panic!() };
+        let Attachment::Resource(pdf) = attached("application/pdf", b"%PDF") else {
+            panic!()
+        };
+        assert_eq!(
+            (pdf.uri.as_str(), pdf.media_type.as_str()),
+            ("http://api.test/x", "application/pdf")
+        );
+        let Attachment::Resource(unknown) = attached("", b"\xff\xfe") else {
+            panic!()
+        };
         assert_eq!(unknown.media_type, "application/octet-stream");
         let error = answer(response(200, "text/plain; charset=latin1", b"\xe9")).unwrap_err();
         assert!(matches!(error, Fault::Internal(message) if message ==
@@ -289,27 +334,60 @@ mod tests {
             Fault::Internal(message) => ("internal", message),
         };
         for (status, expected) in [
-            (400, "invalid-input"), (409, "invalid-input"), (415, "invalid-input"), (422, "invalid-input"),
-            (404, "not-found"), (410, "not-found"),
-            (408, "unavailable"), (429, "unavailable"), (500, "unavailable"), (502, "unavailable"), (503, "unavailable"),
-            (401, "internal"), (403, "internal"), (304, "internal"),
+            (400, "invalid-input"),
+            (409, "invalid-input"),
+            (415, "invalid-input"),
+            (422, "invalid-input"),
+            (404, "not-found"),
+            (410, "not-found"),
+            (408, "unavailable"),
+            (429, "unavailable"),
+            (500, "unavailable"),
+            (502, "unavailable"),
+            (503, "unavailable"),
+            (401, "internal"),
+            (403, "internal"),
+            (304, "internal"),
         ] {
             let (found, message) = kind(status);
             assert_eq!(found, expected, "{status}");
-            assert!(message.starts_with(&format!("GET /x: the backend answered with status {status} and said: why")), "{message}");
+            assert!(
+                message.starts_with(&format!(
+                    "GET /x: the backend answered with status {status} and said: why"
+                )),
+                "{message}"
+            );
         }
-        assert!(kind(401).1.ends_with("The operator has to mend what `auth` says, or its secret."));
-        let moved = Response { location: Some("/y".into()), ..response(307, "", b"") };
-        assert!(matches!(answer(moved).unwrap_err(), Fault::Internal(message) if message ==
-            "GET /x: the backend answered with status 307 and said nothing. It points to `/y`, and this plugin follows no redirects: set `base_url` to where the API is."));
+        assert!(
+            kind(401)
+                .1
+                .ends_with("The operator has to mend what `auth` says, or its secret.")
+        );
+        let moved = Response {
+            location: Some("/y".into()),
+            ..response(307, "", b"")
+        };
+        assert!(
+            matches!(answer(moved).unwrap_err(), Fault::Internal(message) if message ==
+            "GET /x: the backend answered with status 307 and said nothing. It points to `/y`, and this plugin follows no redirects: set `base_url` to where the API is.")
+        );
     }
 
     #[test]
     fn an_error_text_is_bounded_and_has_no_secret_in_it() {
         let body = format!("key hunter2 is wrong {}", "é".repeat(5_000));
-        let Fault::InvalidInput(message) = answer(response(400, "", body.as_bytes())).unwrap_err() else { panic!() };
-        assert!(message.len() <= 2_000 && message.ends_with("é … (10021 bytes in all)"), "{message}");
-        assert!(message.contains("key [secret] is wrong") && !message.contains("hunter2"), "{message}");
+        let Fault::InvalidInput(message) = answer(response(400, "", body.as_bytes())).unwrap_err()
+        else {
+            panic!()
+        };
+        assert!(
+            message.len() <= 2_000 && message.ends_with("é … (10021 bytes in all)"),
+            "{message}"
+        );
+        assert!(
+            message.contains("key [secret] is wrong") && !message.contains("hunter2"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -317,17 +395,28 @@ mod tests {
         let text = document(r#""/x":{"get":{"operationId":"x"}}"#);
         let config = config(&[("document", "/a")]).unwrap();
         with_operation(&text, &config, |_, operation| {
-            assert!(matches!(failed(operation, "HttpRequestDenied"), Fault::Internal(text) if text.contains("`hosts` or `private_hosts`")));
-            assert!(matches!(failed(operation, "DestinationIpProhibited"), Fault::Internal(text) if text.contains("name it in `private_hosts`")));
-            assert!(matches!(failed(operation, "HttpResponseBodySize(Some(9))"), Fault::InvalidInput(text) if text.ends_with("ask for less")));
-            assert!(matches!(failed(operation, "ConnectionRefused"), Fault::Unavailable(text) if text == "GET /x: the backend did not answer: ConnectionRefused"));
+            assert!(
+                matches!(failed(operation, "HttpRequestDenied"), Fault::Internal(text) if text.contains("`hosts` or `private_hosts`"))
+            );
+            assert!(
+                matches!(failed(operation, "DestinationIpProhibited"), Fault::Internal(text) if text.contains("name it in `private_hosts`"))
+            );
+            assert!(
+                matches!(failed(operation, "HttpResponseBodySize(Some(9))"), Fault::InvalidInput(text) if text.ends_with("ask for less"))
+            );
+            assert!(
+                matches!(failed(operation, "ConnectionRefused"), Fault::Unavailable(text) if text == "GET /x: the backend did not answer: ConnectionRefused")
+            );
         });
     }
 
     #[test]
     fn the_next_page_of_a_link_header_is_the_arguments_of_a_call() {
         let next = |link: &str| {
-            let response = Response { links: vec![link.to_owned()], ..response(200, "application/json", b"[]") };
+            let response = Response {
+                links: vec![link.to_owned()],
+                ..response(200, "application/json", b"[]")
+            };
             let mut attachments = answer(response).unwrap().attachments;
             match attachments.pop() {
                 Some(Attachment::Resource(next)) => String::from_utf8(next.data).unwrap(),
@@ -336,10 +425,15 @@ mod tests {
             }
         };
         assert_eq!(
-            next(r#"<http://a/x?page=1&k=2>; rel="prev", <http://a/x?page=3&cursor%5B%5D=a%20b&k=2>; rel="next""#),
+            next(
+                r#"<http://a/x?page=1&k=2>; rel="prev", <http://a/x?page=3&cursor%5B%5D=a%20b&k=2>; rel="next""#
+            ),
             r#"{"next":{"page":3,"cursor":"a b"}}"#
         );
-        assert_eq!(next("</x?page=007>; title=x; rel=next"), r#"{"next":{"page":7}}"#);
+        assert_eq!(
+            next("</x?page=007>; title=x; rel=next"),
+            r#"{"next":{"page":7}}"#
+        );
         assert_eq!(next(r#"<http://a/x?page=1>; rel="last""#), "");
         assert_eq!(next(r#"<http://a/x?k=1>; rel="next""#), "");
         assert_eq!(next("nonsense"), "");

@@ -227,7 +227,8 @@ fn credential(
             (header("authorization", value, secret), name.to_owned())
         }
         ["header", field, name] => {
-            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&byte);
+            let is_token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&byte);
             if !field.bytes().all(is_token) {
                 return Err(expected());
             }
@@ -263,19 +264,66 @@ pub(crate) mod tests {
     #[test]
     fn a_bad_value_is_an_error_that_names_it() {
         let table: [(&[(&str, &str)], &str); 13] = [
-            (&[], "config `document`: expected a path in a granted folder"),
-            (&[("document", "ftp://a/b")], "config `document`: expected a URL that begins with `http://` or `https://`"),
-            (&[("document", "/a"), ("base_url", "a.test")], "config `base_url`: expected a URL"),
-            (&[("document", "/a"), ("writes", "yes")], "config `writes`: expected `true` or `false`, found `yes`"),
-            (&[("document", "/a"), ("methods", "get, fetch")], "config `methods`: expected some of GET, HEAD, POST, PUT, PATCH, DELETE, found `FETCH`"),
-            (&[("document", "/a"), ("methods", "post")], "listed only with writes = \"true\""),
-            (&[("document", "/a"), ("tag", "x")], "`tag` is neither a value that this plugin knows (document, base_url, tags,"),
-            (&[("document", "/a"), ("auth", "bearer")], "config `auth`: expected `bearer:SECRET`"),
-            (&[("document", "/a"), ("auth", "header:X Y:T"), ("T", "s3cret")], "config `auth`: expected `bearer:SECRET`"),
-            (&[("document", "/a"), ("auth", "bearer:T")], "config `auth`: there is no secret `T`; grant it"),
-            (&[("document", "/a"), ("auth", "bearer:document")], "config `auth`: there is no secret `document`"),
-            (&[("document", "/a"), ("auth", "basic:T"), ("T", "s3cret")], "must be `USER:PASSWORD`"),
-            (&[("document", "/a"), ("auth", "bearer:T"), ("T", "s3cret\nx: y")], "has a line break"),
+            (
+                &[],
+                "config `document`: expected a path in a granted folder",
+            ),
+            (
+                &[("document", "ftp://a/b")],
+                "config `document`: expected a URL that begins with `http://` or `https://`",
+            ),
+            (
+                &[("document", "/a"), ("base_url", "a.test")],
+                "config `base_url`: expected a URL",
+            ),
+            (
+                &[("document", "/a"), ("writes", "yes")],
+                "config `writes`: expected `true` or `false`, found `yes`",
+            ),
+            (
+                &[("document", "/a"), ("methods", "get, fetch")],
+                "config `methods`: expected some of GET, HEAD, POST, PUT, PATCH, DELETE, found `FETCH`",
+            ),
+            (
+                &[("document", "/a"), ("methods", "post")],
+                "listed only with writes = \"true\"",
+            ),
+            (
+                &[("document", "/a"), ("tag", "x")],
+                "`tag` is neither a value that this plugin knows (document, base_url, tags,",
+            ),
+            (
+                &[("document", "/a"), ("auth", "bearer")],
+                "config `auth`: expected `bearer:SECRET`",
+            ),
+            (
+                &[
+                    ("document", "/a"),
+                    ("auth", "header:X Y:T"),
+                    ("T", "s3cret"),
+                ],
+                "config `auth`: expected `bearer:SECRET`",
+            ),
+            (
+                &[("document", "/a"), ("auth", "bearer:T")],
+                "config `auth`: there is no secret `T`; grant it",
+            ),
+            (
+                &[("document", "/a"), ("auth", "bearer:document")],
+                "config `auth`: there is no secret `document`",
+            ),
+            (
+                &[("document", "/a"), ("auth", "basic:T"), ("T", "s3cret")],
+                "must be `USER:PASSWORD`",
+            ),
+            (
+                &[
+                    ("document", "/a"),
+                    ("auth", "bearer:T"),
+                    ("T", "s3cret\nx: y"),
+                ],
+                "has a line break",
+            ),
         ];
         for (values, expected) in table {
             let error = of(values).err().unwrap_or_else(|| panic!("{values:?}"));
@@ -316,7 +364,12 @@ pub(crate) mod tests {
 
     #[test]
     fn lists_are_separated_by_commas() {
-        let config = of(&[("document", "/a"), ("tags", " a b ,, c "), ("methods", "get")]).unwrap();
+        let config = of(&[
+            ("document", "/a"),
+            ("tags", " a b ,, c "),
+            ("methods", "get"),
+        ])
+        .unwrap();
         assert_eq!(config.tags, ["a b", "c"]);
         assert_eq!(config.methods, ["GET"]);
         assert!(config.operations.is_empty() && !config.writes);

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, METHODS, is_write};
 use crate::json::{Node, Reader};
@@ -17,8 +17,9 @@ const MAX_HOPS: usize = 16;
 /// The longest name of a tool that every client takes.
 pub(crate) const MAX_NAME_CHARS: usize = 64;
 
-/// The members of one section of the components, by name.
-type Section<'a> = HashMap<Cow<'a, str>, Node<'a>>;
+/// The members of one section of the components, by name. Sorted, since hashing would want random numbers, which no
+/// operator should have to grant for this.
+type Section<'a> = BTreeMap<Cow<'a, str>, Node<'a>>;
 
 /// An OpenAPI document.
 pub(crate) struct Document<'a> {
@@ -26,7 +27,7 @@ pub(crate) struct Document<'a> {
     paths: Node<'a>,
     /// Where it came from, for servers that are relative to it.
     pub(crate) place: Option<Base>,
-    sections: RefCell<HashMap<String, Section<'a>>>,
+    sections: RefCell<BTreeMap<String, Section<'a>>>,
 }
 
 /// One operation, where it lies.
@@ -89,10 +90,11 @@ impl<'a> Document<'a> {
     /// What a reference leads to: a place in this document.
     pub(crate) fn target(&self, reference: &str) -> Option<Node<'a>> {
         let pointer = reference.strip_prefix('#')?;
-        let mut tokens = pointer
-            .split('/')
-            .skip(1)
-            .map(|token| crate::url::decode(&token.replace('+', "%2B")).replace("~1", "/").replace("~0", "~"));
+        let mut tokens = pointer.split('/').skip(1).map(|token| {
+            crate::url::decode(&token.replace('+', "%2B"))
+                .replace("~1", "/")
+                .replace("~0", "~")
+        });
         let mut node = self.root;
         if let Some(rest) = pointer.strip_prefix("/components/")
             && rest.contains('/')
@@ -134,11 +136,13 @@ impl<'a> Document<'a> {
     /// Calls `visit` for every operation that is chosen, in the order of the document, until it says that it has enough.
     /// Names are given in that order, so a walk that ends early has given the same ones.
     pub(crate) fn each_chosen(&self, config: &Config, mut visit: impl FnMut(Found<'a>) -> bool) {
-        let mut taken = HashSet::new();
+        let mut taken = BTreeSet::new();
         let mut reader = Reader::new(self.paths.text());
         reader.take(b'{');
         while let Some(key) = reader.key() {
-            let Some(path) = Node::of_key(key) else { return };
+            let Some(path) = Node::of_key(key) else {
+                return;
+            };
             let start = reader.position();
             let mut operations: Vec<(&'static str, Operation<'a>)> = Vec::new();
             let mut reference = None;
@@ -287,7 +291,8 @@ impl<'a> Document<'a> {
             None => String::from("/"),
             Some(server) => {
                 let mut url = server.string_of("url").unwrap_or_default().into_owned();
-                for (name, variable) in server.get("variables").into_iter().flat_map(Node::members) {
+                for (name, variable) in server.get("variables").into_iter().flat_map(Node::members)
+                {
                     let value = variable.string_of("default").unwrap_or_default();
                     url = url.replace(&format!("{{{name}}}"), &value);
                 }
@@ -383,11 +388,15 @@ fn valid_name(text: &str) -> String {
     let name = name.trim_matches('_');
     let name = &name[..name.len().min(MAX_NAME_CHARS)];
     let name = name.trim_end_matches('_');
-    if name.is_empty() { String::from("operation") } else { name.to_owned() }
+    if name.is_empty() {
+        String::from("operation")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The name, or if it is taken the name with the first number that is not.
-fn unique(name: &str, taken: &mut HashSet<String>) -> String {
+fn unique(name: &str, taken: &mut BTreeSet<String>) -> String {
     let mut unique = name.to_owned();
     let mut number = 1_usize;
     while !taken.insert(unique.clone()) {
@@ -447,11 +456,23 @@ pub(crate) mod tests {
     #[test]
     fn operations_are_chosen_by_tag_method_and_id_together() {
         let write = ("writes", "true");
-        assert_eq!(names(&[("tags", "one, none")]), ["get_orders_id GET /orders/{id}"]);
+        assert_eq!(
+            names(&[("tags", "one, none")]),
+            ["get_orders_id GET /orders/{id}"]
+        );
         assert_eq!(names(&[("methods", "DELETE,post"), write]).len(), 2);
-        assert_eq!(names(&[("operations", "orders/list")]), ["orders_list GET /orders"]);
-        assert_eq!(names(&[("operations", "orders_list_3"), write]), ["orders_list_3 DELETE /again"]);
-        assert_eq!(names(&[("operations", "orders/list"), ("tags", "one")]), [""; 0]);
+        assert_eq!(
+            names(&[("operations", "orders/list")]),
+            ["orders_list GET /orders"]
+        );
+        assert_eq!(
+            names(&[("operations", "orders_list_3"), write]),
+            ["orders_list_3 DELETE /again"]
+        );
+        assert_eq!(
+            names(&[("operations", "orders/list"), ("tags", "one")]),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -475,7 +496,10 @@ pub(crate) mod tests {
         assert!(error(&[("operations", "x")]).starts_with(
             "config `operations`: there is no operation `x`; the document has get_orders_id, orders list, orders.list,"
         ));
-        assert!(error(&[("operations", "orders.list")]).starts_with("config `operations`: `orders.list` is a POST, which changes things"));
+        assert!(
+            error(&[("operations", "orders.list")])
+                .starts_with("config `operations`: `orders.list` is a POST, which changes things")
+        );
         assert!(error(&[("tags", "one"), ("methods", "HEAD")]).contains("none is chosen"));
     }
 
@@ -484,7 +508,7 @@ pub(crate) mod tests {
         let long = "é".repeat(3) + &"x".repeat(100);
         let name = valid_name(&long);
         assert_eq!(name, "x".repeat(64));
-        let mut taken = HashSet::new();
+        let mut taken = BTreeSet::new();
         assert_eq!(unique(&name, &mut taken), name);
         assert_eq!(unique(&name, &mut taken), format!("{}_2", "x".repeat(62)));
         assert_eq!(valid_name("///"), "operation");
@@ -494,12 +518,21 @@ pub(crate) mod tests {
     fn references_are_followed_as_far_as_they_lead() {
         let document = Document::read(SMALL, None).unwrap();
         let at = |reference: &str| document.target(reference).map(Node::text);
-        assert_eq!(at("#/components/schemas/c/allOf/0/type"), Some("\"string\""));
+        assert_eq!(
+            at("#/components/schemas/c/allOf/0/type"),
+            Some("\"string\"")
+        );
         assert_eq!(at("#/paths/~1orders/summary"), Some("\"x\""));
         assert_eq!(at("#/components/schemas/none"), None);
         assert_eq!(at("other.json#/x"), None);
         let node = |reference: &str| document.target(reference).unwrap();
-        assert!(document.resolve(node("#/components/schemas/a~1b")).unwrap().get("allOf").is_some());
+        assert!(
+            document
+                .resolve(node("#/components/schemas/a~1b"))
+                .unwrap()
+                .get("allOf")
+                .is_some()
+        );
         assert_eq!(document.resolve(node("#/components/schemas/loop")), None);
     }
 

@@ -4,7 +4,8 @@
 
 use wasip2::http::outgoing_handler;
 use wasip2::http::types::{
-    ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme, http_error_code,
+    ErrorCode, Fields, IncomingResponse, Method, OutgoingBody, OutgoingRequest, Scheme,
+    http_error_code,
 };
 use wasip2::io::streams::StreamError;
 
@@ -28,9 +29,9 @@ pub(crate) fn send(request: &Request) -> Result<Response, String> {
 fn exchange(request: &Request) -> Result<Response, ErrorCode> {
     let fields = Fields::new();
     for (name, value) in &request.fields {
-        fields
-            .append(name, value.as_bytes())
-            .map_err(|_| ErrorCode::InternalError(Some(format!("the header field `{name}` cannot be set"))))?;
+        fields.append(name, value.as_bytes()).map_err(|_| {
+            ErrorCode::InternalError(Some(format!("the header field `{name}` cannot be set")))
+        })?;
     }
     if let Some(body) = &request.body {
         let length = body.len().to_string();
@@ -48,7 +49,11 @@ fn exchange(request: &Request) -> Result<Response, ErrorCode> {
         "DELETE" => Method::Delete,
         other => Method::Other(other.to_owned()),
     };
-    let scheme = if request.is_https { Scheme::Https } else { Scheme::Http };
+    let scheme = if request.is_https {
+        Scheme::Https
+    } else {
+        Scheme::Http
+    };
     outgoing
         .set_method(&method)
         .map_err(|()| ErrorCode::HttpRequestMethodInvalid)?;
@@ -87,7 +92,9 @@ fn read(incoming: &IncomingResponse) -> Result<Response, ErrorCode> {
     let fields = incoming.headers();
     let all = |name: &str| -> Vec<String> {
         let values = fields.get(name).into_iter();
-        values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect()
+        values
+            .map(|value| String::from_utf8_lossy(&value).into_owned())
+            .collect()
     };
     let mut response = Response {
         status: incoming.status(),
@@ -97,8 +104,12 @@ fn read(incoming: &IncomingResponse) -> Result<Response, ErrorCode> {
         body: Vec::new(),
     };
     // What it says of its length saves growing step by step, which would take twice the memory.
-    let length = all("content-length").pop().and_then(|text| text.parse().ok());
-    response.body.reserve_exact(length.unwrap_or(0).min(64 << 20));
+    let length = all("content-length")
+        .pop()
+        .and_then(|text| text.parse().ok());
+    response
+        .body
+        .reserve_exact(length.unwrap_or(0).min(64 << 20));
     let body = incoming
         .consume()
         .map_err(|()| ErrorCode::InternalError(None))?;

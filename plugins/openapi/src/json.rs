@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_value_is_its_text_and_members_keep_their_order() {
-        let node = Node::of(r#" { "b" : [1, "x,]}\"", {"c":null}] , "a\u0020" : 1e400 } rest"#).unwrap();
+        let node =
+            Node::of(r#" { "b" : [1, "x,]}\"", {"c":null}] , "a\u0020" : 1e400 } rest"#).unwrap();
         let members: Vec<(String, &str)> = node
             .members()
             .map(|(key, value)| (key.into_owned(), value.text()))
@@ -314,7 +315,10 @@ mod tests {
 
     #[test]
     fn strings_lose_their_escapes_and_nothing_else_is_a_string() {
-        assert_eq!(Node::of(r#""a\"\n\u00e9""#).unwrap().string().unwrap(), "a\"\né");
+        assert_eq!(
+            Node::of(r#""a\"\n\u00e9""#).unwrap().string().unwrap(),
+            "a\"\né"
+        );
         assert_eq!(Node::of("12").unwrap().string(), None);
         assert_eq!(Node::of("{}").unwrap().members().count(), 0);
         assert_eq!(Node::of("[]").unwrap().items().count(), 0);
@@ -324,7 +328,14 @@ mod tests {
 
     #[test]
     fn text_that_breaks_off_ends_a_walk_and_is_no_json() {
-        for text in ["{\"a\":", "{\"a", "[1,", "{\"a\":{\"b\":[\"\\", "{]", "\"\\"] {
+        for text in [
+            "{\"a\":",
+            "{\"a",
+            "[1,",
+            "{\"a\":{\"b\":[\"\\",
+            "{]",
+            "\"\\",
+        ] {
             assert!(check(text).is_err(), "{text}");
             let Some(node) = Node::of(text) else { continue };
             for (_, value) in node.members() {
@@ -337,7 +348,10 @@ mod tests {
     #[test]
     fn a_compact_value_has_no_space_but_in_its_strings() {
         let mut out = String::new();
-        compact(Node::of("{ \"a b\" : [ 1 , \"c \\\" d\" ]\n}").unwrap(), &mut out);
+        compact(
+            Node::of("{ \"a b\" : [ 1 , \"c \\\" d\" ]\n}").unwrap(),
+            &mut out,
+        );
         assert_eq!(out, r#"{"a b":[1,"c \" d"]}"#);
     }
 }

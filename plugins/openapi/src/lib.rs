@@ -59,7 +59,8 @@ impl Guest for Openapi {
         let base = document
             .server(&config, &found)
             .map_err(|error| internal(&error))?;
-        let operation = Operation::read(&document, found, &config).map_err(|error| internal(&error))?;
+        let operation =
+            Operation::read(&document, found, &config).map_err(|error| internal(&error))?;
         let request = Arguments::read(&arguments)
             .and_then(|arguments| request::build(&operation, &base, &config, &arguments))
             .map_err(Fault::InvalidInput)?;
@@ -116,7 +117,11 @@ fn read(config: &Config) -> Result<(String, Option<Base>), Fault> {
 /// Gets the document, without the API's credentials: it may be elsewhere.
 fn fetch(url: &str, base: &Base) -> Result<Vec<u8>, Fault> {
     let query = base.query.as_ref().map(|query| format!("?{query}"));
-    let path = if base.path.is_empty() { "/" } else { base.path.as_str() };
+    let path = if base.path.is_empty() {
+        "/"
+    } else {
+        base.path.as_str()
+    };
     let request = Request {
         method: "GET",
         is_https: base.is_https,
@@ -169,11 +174,18 @@ fn list(document: &Document<'_>, config: &Config) -> Result<Vec<Tool>, String> {
     if !left_out.is_empty() {
         let more = left_out.len().saturating_sub(NAMED);
         left_out.truncate(NAMED);
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let more = if more > 0 {
+            format!("; and {more} more")
+        } else {
+            String::new()
+        };
         say(&format!("left out: {}{more}", left_out.join("; ")));
     }
     if tools.is_empty() {
-        return Err(format!("no operation that is chosen can be a tool: {}", left_out.join("; ")));
+        return Err(format!(
+            "no operation that is chosen can be a tool: {}",
+            left_out.join("; ")
+        ));
     }
     Ok(tools)
 }
@@ -208,7 +220,12 @@ mod tests {
     use config::tests::of as config;
 
     fn paths(count: usize) -> String {
-        let paths = (0..count).map(|n| format!(r#""/x{n}":{{"get":{{"operationId":"x{n}","tags":["t{}"]}}}}"#, n % 2));
+        let paths = (0..count).map(|n| {
+            format!(
+                r#""/x{n}":{{"get":{{"operationId":"x{n}","tags":["t{}"]}}}}"#,
+                n % 2
+            )
+        });
         let paths: Vec<String> = paths.collect();
         format!(r#"{{"openapi":"3.1.0","paths":{{{}}}}}"#, paths.join(","))
     }
@@ -232,8 +249,15 @@ mod tests {
     #[test]
     fn a_call_finds_the_operation_that_the_listing_named() {
         let text = r#"{"openapi":"3.1.0","paths":{"/a":{"get":{"operationId":"x/y"}},"/b":{"get":{"operationId":"x y"}}}}"#;
-        let (document, config) = (Document::read(text, None).unwrap(), config(&VALUES).unwrap());
-        let listed: Vec<String> = list(&document, &config).unwrap().into_iter().map(|tool| tool.name).collect();
+        let (document, config) = (
+            Document::read(text, None).unwrap(),
+            config(&VALUES).unwrap(),
+        );
+        let listed: Vec<String> = list(&document, &config)
+            .unwrap()
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect();
         assert_eq!(listed, ["x_y", "x_y_2"]);
         assert_eq!(find(&document, &config, "x_y_2").unwrap().path, "/b");
         assert!(find(&document, &config, "x/y").is_none());
@@ -242,12 +266,18 @@ mod tests {
     #[test]
     fn operations_that_cannot_be_called_are_left_out_and_all_of_them_are_an_error() {
         let only = r#"{"openapi":"3.1.0","paths":{"/a/{id}":{"get":{"operationId":"x"}}}}"#;
-        let (document, config) = (Document::read(only, None).unwrap(), config(&VALUES).unwrap());
+        let (document, config) = (
+            Document::read(only, None).unwrap(),
+            config(&VALUES).unwrap(),
+        );
         assert_eq!(
             list(&document, &config).unwrap_err(),
             "no operation that is chosen can be a tool: GET /a/{id}: its path has a `{id}` that no parameter describes"
         );
-        let both = only.replace(r#""paths":{"#, r#""paths":{"/b":{"get":{"operationId":"y"}},"#);
+        let both = only.replace(
+            r#""paths":{"#,
+            r#""paths":{"/b":{"get":{"operationId":"y"}},"#,
+        );
         let document = Document::read(&both, None).unwrap();
         assert_eq!(list(&document, &config).unwrap().len(), 1);
     }
@@ -257,6 +287,9 @@ mod tests {
         let text = paths(1);
         let document = Document::read(&text, None).unwrap();
         let error = list(&document, &config(&[("document", "/a")]).unwrap()).unwrap_err();
-        assert!(error.ends_with("which does not say where the API is; set `base_url`"), "{error}");
+        assert!(
+            error.ends_with("which does not say where the API is; set `base_url`"),
+            "{error}"
+        );
     }
 }

@@ -21,15 +21,51 @@ const MAX_TITLE_BYTES: usize = 120;
 
 /// Parameters of a query that say how many rows are wanted, where they are integers.
 const SIZES: [&str; 19] = [
-    "_limit", "_per_page", "_size", "count", "first", "last", "limit", "max", "max_results", "maxResults", "num", "page_size",
-    "pageSize", "per_page", "perPage", "rows", "size", "take", "top",
+    "_limit",
+    "_per_page",
+    "_size",
+    "count",
+    "first",
+    "last",
+    "limit",
+    "max",
+    "max_results",
+    "maxResults",
+    "num",
+    "page_size",
+    "pageSize",
+    "per_page",
+    "perPage",
+    "rows",
+    "size",
+    "take",
+    "top",
 ];
 
 /// Parameters of a query that say from where on rows are wanted.
 const POSITIONS: [&str; 22] = [
-    "_page", "_start", "after", "continuation_token", "cursor", "ending_before", "marker", "next_cursor", "next_token",
-    "nextToken", "offset", "page", "page_number", "page_token", "pageNumber", "pageToken", "scroll_id", "skip", "start",
-    "start_cursor", "starting_after", "startIndex",
+    "_page",
+    "_start",
+    "after",
+    "continuation_token",
+    "cursor",
+    "ending_before",
+    "marker",
+    "next_cursor",
+    "next_token",
+    "nextToken",
+    "offset",
+    "page",
+    "page_number",
+    "page_token",
+    "pageNumber",
+    "pageToken",
+    "scroll_id",
+    "skip",
+    "start",
+    "start_cursor",
+    "starting_after",
+    "startIndex",
 ];
 
 /// Where a parameter goes.
@@ -108,7 +144,11 @@ impl<'a> Operation<'a> {
     /// # Errors
     ///
     /// The reason why it cannot be a tool.
-    pub(crate) fn read(document: &Document<'a>, found: Found<'a>, config: &Config) -> Result<Self, String> {
+    pub(crate) fn read(
+        document: &Document<'a>,
+        found: Found<'a>,
+        config: &Config,
+    ) -> Result<Self, String> {
         let mut parameters: Vec<Parameter<'a>> = Vec::new();
         // What an operation says of a parameter holds instead of what its path says.
         for holder in [found.node, found.path_item] {
@@ -132,7 +172,9 @@ impl<'a> Operation<'a> {
                 .iter()
                 .any(|parameter| parameter.place == Place::Path && parameter.name == name)
             {
-                return Err(format!("its path has a `{{{name}}}` that no parameter describes"));
+                return Err(format!(
+                    "its path has a `{{{name}}}` that no parameter describes"
+                ));
             }
         }
         // Path parameters first, as people write them.
@@ -148,7 +190,11 @@ impl<'a> Operation<'a> {
             let mut argument = plain.clone();
             let mut number = 1;
             while taken.contains(&argument) {
-                argument = if number == 1 { format!("{plain}_{place}") } else { format!("{plain}_{place}_{number}") };
+                argument = if number == 1 {
+                    format!("{plain}_{place}")
+                } else {
+                    format!("{plain}_{place}_{number}")
+                };
                 number += 1;
             }
             taken.push(argument.clone());
@@ -167,21 +213,30 @@ impl<'a> Operation<'a> {
         self.parameters.iter().any(|parameter| {
             let name = parameter.name.trim_start_matches('$');
             parameter.place == Place::Query
-                && (POSITIONS.contains(&name) || (SIZES.contains(&name) && parameter.is_integer(document)))
+                && (POSITIONS.contains(&name)
+                    || (SIZES.contains(&name) && parameter.is_integer(document)))
         })
     }
 
     /// The tool.
     pub(crate) fn tool(&self, document: &Document<'a>) -> Tool {
         let summary = self.found.node.string_of("summary");
-        let summary = summary.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let summary = summary
+            .as_deref()
+            .map(str::trim)
+            .filter(|text| !text.is_empty());
         let description = self.found.node.string_of("description");
-        let description = description.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let description = description
+            .as_deref()
+            .map(str::trim)
+            .filter(|text| !text.is_empty());
         let what = format!("{} {}", self.found.method, self.found.path);
         let text = match (summary, description) {
             (None, None) => what,
             (Some(text), None) | (None, Some(text)) => text.to_owned(),
-            (Some(summary), Some(description)) if description.starts_with(summary) => description.to_owned(),
+            (Some(summary), Some(description)) if description.starts_with(summary) => {
+                description.to_owned()
+            }
             (Some(summary), Some(description)) => format!("{summary}\n\n{description}"),
         };
         let is_write = is_write(self.found.method);
@@ -191,13 +246,19 @@ impl<'a> Operation<'a> {
         }
         Tool {
             name: self.found.name.clone(),
-            title: summary.filter(|text| text.len() <= MAX_TITLE_BYTES).map(str::to_owned),
+            title: summary
+                .filter(|text| text.len() <= MAX_TITLE_BYTES)
+                .map(str::to_owned),
             description: shortened(&text),
             input_schema: self.input_schema(document),
             output_schema: None,
             shape: Shape {
                 // A page of a write's answer would have to be asked for by writing again.
-                rows: if is_write { RowSource::Whole } else { RowSource::Automatic },
+                rows: if is_write {
+                    RowSource::Whole
+                } else {
+                    RowSource::Automatic
+                },
                 key: None,
                 horizon: None,
                 views: Vec::new(),
@@ -223,7 +284,7 @@ impl<'a> Operation<'a> {
         let mut levels = MAX_LEVELS;
         loop {
             let text = self.schema_of(document, levels);
-            if text.len() <= MAX_SCHEMA_BYTES || levels <= 2 {
+            if text.len() <= MAX_SCHEMA_BYTES || levels <= 1 {
                 return text;
             }
             levels -= 1;
@@ -287,14 +348,19 @@ impl<'a> Parameter<'a> {
         let is_integer = |schema: Node<'a>| {
             let schema = document.resolve(schema)?;
             let kind = schema.get("type")?;
-            let mut kinds = kind.string().into_iter().chain(kind.items().filter_map(Node::string));
+            let mut kinds = kind
+                .string()
+                .into_iter()
+                .chain(kind.items().filter_map(Node::string));
             kinds
                 .any(|kind| kind == "integer" || kind == "number")
                 .then_some(())
         };
         let schema = self.schema(document);
         let choices = schema.get("anyOf").into_iter().flat_map(Node::items);
-        std::iter::once(schema).chain(choices).any(|schema| is_integer(schema).is_some())
+        std::iter::once(schema)
+            .chain(choices)
+            .any(|schema| is_integer(schema).is_some())
     }
 }
 
@@ -309,13 +375,17 @@ impl<'a> Body<'a> {
         let schema = self.schema.and_then(|schema| document.resolve(schema));
         match (&self.members, schema) {
             (Some(members), Some(schema)) => {
-                for (name, property) in schema.get("properties").into_iter().flat_map(Node::members) {
+                for (name, property) in schema.get("properties").into_iter().flat_map(Node::members)
+                {
                     if members.iter().any(|member| *member == name) {
                         writer.property(property, None, properties.key(&name));
                     }
                 }
                 if self.is_required {
-                    let names = schema.strings_of("required").into_iter().map(Cow::into_owned);
+                    let names = schema
+                        .strings_of("required")
+                        .into_iter()
+                        .map(Cow::into_owned);
                     let names = names.filter(|name| members.contains(name));
                     for name in names {
                         if !required.contains(&name) {
@@ -331,7 +401,9 @@ impl<'a> Body<'a> {
                 let description = self.description.as_deref();
                 let out = properties.key(self.argument);
                 match self.schema {
-                    Some(schema) if self.content != Content::Text => writer.property(schema, description, out),
+                    Some(schema) if self.content != Content::Text => {
+                        writer.property(schema, description, out)
+                    }
                     _ => {
                         let mut object = Object::new(out);
                         if self.content == Content::Text {
@@ -349,7 +421,11 @@ impl<'a> Body<'a> {
 }
 
 /// One parameter; none where it is no argument of a tool: a cookie, a field that HTTP or `auth` fills.
-fn parameter<'a>(document: &Document<'a>, node: Node<'a>, config: &Config) -> Result<Option<Parameter<'a>>, String> {
+fn parameter<'a>(
+    document: &Document<'a>,
+    node: Node<'a>,
+    config: &Config,
+) -> Result<Option<Parameter<'a>>, String> {
     let name = node.string_of("name").unwrap_or_default();
     let place = match node.string_of("in").as_deref() {
         Some("path") => Place::Path,
@@ -387,7 +463,9 @@ fn parameter<'a>(document: &Document<'a>, node: Node<'a>, config: &Config) -> Re
         (Place::Query, Some("deepObject")) => Style::Deep,
         (Place::Path | Place::Header, None | Some("simple")) => Style::Simple,
         (_, Some(other)) => {
-            return Err(format!("its parameter `{name}` has the style `{other}`, which this plugin does not write"));
+            return Err(format!(
+                "its parameter `{name}` has the style `{other}`, which this plugin does not write"
+            ));
         }
     };
     let explode = match node.get("explode") {
@@ -407,7 +485,11 @@ fn parameter<'a>(document: &Document<'a>, node: Node<'a>, config: &Config) -> Re
 }
 
 /// The body of an operation, if it takes one.
-fn body<'a>(document: &Document<'a>, found: &Found<'a>, taken: &[String]) -> Result<Option<Body<'a>>, String> {
+fn body<'a>(
+    document: &Document<'a>,
+    found: &Found<'a>,
+    taken: &[String],
+) -> Result<Option<Body<'a>>, String> {
     let Some(node) = found.node.get("requestBody") else {
         return Ok(None);
     };
@@ -415,12 +497,17 @@ fn body<'a>(document: &Document<'a>, found: &Found<'a>, taken: &[String]) -> Res
         return Err(String::from("its body leads nowhere"));
     };
     let is_required = node.get("required").is_some_and(Node::is_true);
-    let offered: Vec<(Cow<'a, str>, Node<'a>)> =
-        node.get("content").into_iter().flat_map(Node::members).collect();
+    let offered: Vec<(Cow<'a, str>, Node<'a>)> = node
+        .get("content")
+        .into_iter()
+        .flat_map(Node::members)
+        .collect();
     let chosen = [Content::Json, Content::Form, Content::Text]
         .into_iter()
         .find_map(|content| {
-            let (media_type, media) = offered.iter().find(|(kind, _)| content_of(kind) == Some(content))?;
+            let (media_type, media) = offered
+                .iter()
+                .find(|(kind, _)| content_of(kind) == Some(content))?;
             Some((content, media_type.clone(), *media))
         });
     let Some((content, media_type, media)) = chosen else {
@@ -430,7 +517,11 @@ fn body<'a>(document: &Document<'a>, found: &Found<'a>, taken: &[String]) -> Res
         let kinds: Vec<&str> = offered.iter().map(|(kind, _)| kind.as_ref()).collect();
         return Err(format!(
             "its body is {}; expected JSON, a form or text",
-            if kinds.is_empty() { String::from("of no type") } else { kinds.join(" or ") }
+            if kinds.is_empty() {
+                String::from("of no type")
+            } else {
+                kinds.join(" or ")
+            }
         ));
     };
     let schema = media.get("schema");
@@ -440,18 +531,31 @@ fn body<'a>(document: &Document<'a>, found: &Found<'a>, taken: &[String]) -> Res
         .and_then(|schema| merged(document, schema, taken));
     Ok(Some(Body {
         // Any JSON is sent as plain JSON.
-        media_type: if media_type.contains('*') { Cow::Borrowed("application/json") } else { media_type },
+        media_type: if media_type.contains('*') {
+            Cow::Borrowed("application/json")
+        } else {
+            media_type
+        },
         content,
         is_required,
         members,
-        argument: if taken.iter().any(|name| name == "body") { "request_body" } else { "body" },
+        argument: if taken.iter().any(|name| name == "body") {
+            "request_body"
+        } else {
+            "body"
+        },
         schema,
         description: node.string_of("description"),
     }))
 }
 
 fn content_of(media_type: &str) -> Option<Content> {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = media_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match essence.as_str() {
         "application/json" | "*/*" | "application/*" => Some(Content::Json),
         "application/x-www-form-urlencoded" => Some(Content::Form),
@@ -494,14 +598,24 @@ fn argument_name(name: &str) -> String {
             argument.push('_');
         }
     }
-    let argument = if argument.len() == name.len() { argument } else { argument.trim_end_matches('_').to_owned() };
+    let argument = if name.ends_with('_') {
+        argument
+    } else {
+        argument.trim_end_matches('_').to_owned()
+    };
     let argument = argument[..argument.len().min(64)].to_owned();
-    if argument.is_empty() { String::from("argument") } else { argument }
+    if argument.is_empty() {
+        String::from("argument")
+    } else {
+        argument
+    }
 }
 
 /// The names in the braces of a path.
 pub(crate) fn templated(path: &str) -> impl Iterator<Item = &str> {
-    path.split('{').skip(1).filter_map(|part| part.split_once('}').map(|(name, _)| name))
+    path.split('{')
+        .skip(1)
+        .filter_map(|part| part.split_once('}').map(|(name, _)| name))
 }
 
 /// A description that is not longer than clients keep; one that is says so.
@@ -515,7 +629,9 @@ fn shortened(text: &str) -> String {
         end -= 1;
     }
     // At the end of a word.
-    let kept = text[..end].trim_end_matches(|c: char| !c.is_whitespace()).trim_end();
+    let kept = text[..end]
+        .trim_end_matches(|c: char| !c.is_whitespace())
+        .trim_end();
     format!("{kept}{REST}")
 }
 

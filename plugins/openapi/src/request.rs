@@ -58,7 +58,10 @@ pub(crate) fn build(
     let mut path = operation.found.path.to_string();
     let mut query = String::new();
     let mut fields = vec![
-        (String::from("accept"), String::from("application/json, */*;q=0.5")),
+        (
+            String::from("accept"),
+            String::from("application/json, */*;q=0.5"),
+        ),
         // Some services refuse a request without one.
         (
             String::from("user-agent"),
@@ -66,10 +69,15 @@ pub(crate) fn build(
         ),
     ];
     for parameter in &operation.parameters {
-        let value = arguments.get(&parameter.argument).filter(|value| !value.is_null());
+        let value = arguments
+            .get(&parameter.argument)
+            .filter(|value| !value.is_null());
         let Some(value) = value else {
             if parameter.is_required {
-                return Err(format!("`{}` is required and was not passed", parameter.argument));
+                return Err(format!(
+                    "`{}` is required and was not passed",
+                    parameter.argument
+                ));
             }
             continue;
         };
@@ -79,7 +87,9 @@ pub(crate) fn build(
                 path = path.replace(&format!("{{{}}}", parameter.name), &written);
             }
             Place::Query => in_query(parameter, value, &mut query),
-            Place::Header => fields.push((parameter.name.to_string(), in_header(parameter, value)?)),
+            Place::Header => {
+                fields.push((parameter.name.to_string(), in_header(parameter, value)?))
+            }
         }
     }
     for credential in &config.credentials {
@@ -230,7 +240,10 @@ fn written(body: &Body<'_>, arguments: &Arguments<'_>) -> Result<Option<Vec<u8>>
     let Some(members) = &body.members else {
         let Some(value) = arguments.get(body.argument) else {
             return match body.is_required {
-                true => Err(format!("`{}` is required and was not passed", body.argument)),
+                true => Err(format!(
+                    "`{}` is required and was not passed",
+                    body.argument
+                )),
                 false => Ok(None),
             };
         };
@@ -285,7 +298,10 @@ mod tests {
     use crate::operation::tests::{document, with_operation};
 
     /// `METHOD path?query`, the fields that are not always there, and the body.
-    fn request(operation: &str, arguments: &str) -> Result<(String, Vec<String>, Option<String>), String> {
+    fn request(
+        operation: &str,
+        arguments: &str,
+    ) -> Result<(String, Vec<String>, Option<String>), String> {
         let values = [
             ("document", "/a"),
             ("base_url", "http://api.test/v1"),
@@ -303,19 +319,30 @@ mod tests {
         let text = document(operation);
         with_operation(&text, &config, |document, operation| {
             let base = document.server(&config, &operation.found).unwrap();
-            let request = build(operation, &base, &config, &Arguments::read(arguments).unwrap())?;
-            assert_eq!((request.is_https, request.authority.as_str()), (false, "api.test"));
+            let request = build(
+                operation,
+                &base,
+                &config,
+                &Arguments::read(arguments).unwrap(),
+            )?;
+            assert_eq!(
+                (request.is_https, request.authority.as_str()),
+                (false, "api.test")
+            );
             let fields = request.fields[2..].iter();
             Ok((
                 format!("{} {}", request.method, request.path),
-                fields.map(|(name, value)| format!("{name}: {value}")).collect(),
+                fields
+                    .map(|(name, value)| format!("{name}: {value}"))
+                    .collect(),
                 request.body.map(|body| String::from_utf8(body).unwrap()),
             ))
         })
     }
 
     fn line(parameters: &str, arguments: &str) -> String {
-        let operation = format!(r#""/x":{{"get":{{"operationId":"x","parameters":[{parameters}]}}}}"#);
+        let operation =
+            format!(r#""/x":{{"get":{{"operationId":"x","parameters":[{parameters}]}}}}"#);
         request(&operation, arguments).unwrap().0
     }
 
@@ -331,15 +358,27 @@ mod tests {
             (r#","style":"pipeDelimited""#, list, "q=a%20b%7Cc%2Cd%7C3"),
             ("", r#"{"q":{"k":"v w","n":null}}"#, "k=v%20w"),
             (r#","explode":false"#, r#"{"q":{"k":"v"}}"#, "q=k,v"),
-            (r#","style":"deepObject""#, object, "q%5Bk%5D=v%20w&q%5Bm%5D%5Bo%5D=1&q%5Bm%5D%5Bo%5D=2"),
-            (r#","content":{"application/json":{}}"#, r#"{"q":{"a":1}}"#, "q=%7B%22a%22%3A1%7D"),
+            (
+                r#","style":"deepObject""#,
+                object,
+                "q%5Bk%5D=v%20w&q%5Bm%5D%5Bo%5D=1&q%5Bm%5D%5Bo%5D=2",
+            ),
+            (
+                r#","content":{"application/json":{}}"#,
+                r#"{"q":{"a":1}}"#,
+                "q=%7B%22a%22%3A1%7D",
+            ),
             ("", r#"{"q":9007199254740993}"#, "q=9007199254740993"),
             ("", r#"{"q":"a&b=c#d"}"#, "q=a%26b%3Dc%23d"),
             ("", r#"{"q":[]}"#, ""),
             ("", r#"{"q":null}"#, ""),
         ] {
             let question = if expected.is_empty() { "" } else { "?" };
-            assert_eq!(line(&q(more), arguments), format!("GET /v1/x{question}{expected}"), "{more}");
+            assert_eq!(
+                line(&q(more), arguments),
+                format!("GET /v1/x{question}{expected}"),
+                "{more}"
+            );
         }
     }
 
@@ -347,7 +386,10 @@ mod tests {
     fn a_value_stays_the_part_of_the_path_that_it_is() {
         let operation = r#""/x/{id}/y":{"get":{"operationId":"x","parameters":[{"name":"id","in":"path","required":true}]}}"#;
         let line = |arguments: &str| request(operation, arguments).map(|(line, ..)| line);
-        assert_eq!(line(r#"{"id":"a/../b?c"}"#).unwrap(), "GET /v1/x/a%2F..%2Fb%3Fc/y");
+        assert_eq!(
+            line(r#"{"id":"a/../b?c"}"#).unwrap(),
+            "GET /v1/x/a%2F..%2Fb%3Fc/y"
+        );
         assert_eq!(line(r#"{"id":["a","b"]}"#).unwrap(), "GET /v1/x/a,b/y");
         for bad in ["", ".", ".."] {
             assert_eq!(
@@ -355,7 +397,10 @@ mod tests {
                 "`id` goes into the path, where it cannot be empty, `.` or `..`"
             );
         }
-        assert_eq!(line("{}").unwrap_err(), "`id` is required and was not passed");
+        assert_eq!(
+            line("{}").unwrap_err(),
+            "`id` is required and was not passed"
+        );
     }
 
     #[test]
@@ -400,23 +445,48 @@ mod tests {
         assert_eq!(line, "PUT /v1/x/7");
         assert_eq!(fields, ["content-type: application/json"]);
         assert_eq!(body.as_deref(), Some(r#"{"a":1.50,"b":null}"#));
-        assert_eq!(request(operation, r#"{"id":7}"#).unwrap().2.as_deref(), Some("{}"));
+        assert_eq!(
+            request(operation, r#"{"id":7}"#).unwrap().2.as_deref(),
+            Some("{}")
+        );
     }
 
     #[test]
     fn a_body_that_is_one_argument_is_sent_as_it_is() {
         let with = |required: &str, kind: &str, schema: &str| {
-            format!(r#""/x":{{"post":{{"operationId":"x","requestBody":{{{required}"content":{{"{kind}":{{"schema":{schema}}}}}}}}}}}"#)
+            format!(
+                r#""/x":{{"post":{{"operationId":"x","requestBody":{{{required}"content":{{"{kind}":{{"schema":{schema}}}}}}}}}}}"#
+            )
         };
         let list = with("", "application/vnd.x+json", r#"{"type":"array"}"#);
         let (_, fields, body) = request(&list, r#"{"body":[1, 2]}"#).unwrap();
-        assert_eq!((fields, body.as_deref()), (vec!["content-type: application/vnd.x+json".to_owned()], Some("[1, 2]")));
+        assert_eq!(
+            (fields, body.as_deref()),
+            (
+                vec!["content-type: application/vnd.x+json".to_owned()],
+                Some("[1, 2]")
+            )
+        );
         assert_eq!(request(&list, "{}").unwrap().1, [""; 0]);
-        let needed = with("\"required\":true,", "application/json", r#"{"type":"array"}"#);
-        assert_eq!(request(&needed, "{}").unwrap_err(), "`body` is required and was not passed");
+        let needed = with(
+            "\"required\":true,",
+            "application/json",
+            r#"{"type":"array"}"#,
+        );
+        assert_eq!(
+            request(&needed, "{}").unwrap_err(),
+            "`body` is required and was not passed"
+        );
         let text = with("", "text/plain", r#"{"type":"string"}"#);
-        assert_eq!(request(&text, r#"{"body":"a\nb"}"#).unwrap().2.as_deref(), Some("a\nb"));
-        let form = with("", "application/x-www-form-urlencoded", r#"{"properties":{"a":{},"b":{}}}"#);
+        assert_eq!(
+            request(&text, r#"{"body":"a\nb"}"#).unwrap().2.as_deref(),
+            Some("a\nb")
+        );
+        let form = with(
+            "",
+            "application/x-www-form-urlencoded",
+            r#"{"properties":{"a":{},"b":{}}}"#,
+        );
         let (_, fields, body) = request(&form, r#"{"a":["x y","z"],"b":{"c":1}}"#).unwrap();
         assert_eq!(fields, ["content-type: application/x-www-form-urlencoded"]);
         assert_eq!(body.as_deref(), Some("a=x%20y&a=z&b=%7B%22c%22%3A1%7D"));

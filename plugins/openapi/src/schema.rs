@@ -107,12 +107,22 @@ impl<'d, 'a> Writer<'d, 'a> {
     }
 
     /// The schema of a property of the root, with a description of its own.
-    pub(crate) fn property(&mut self, schema: Node<'a>, description: Option<&str>, out: &mut String) {
+    pub(crate) fn property(
+        &mut self,
+        schema: Node<'a>,
+        description: Option<&str>,
+        out: &mut String,
+    ) {
         self.at(schema, 2, description, out);
     }
 
     /// The schema of an argument that goes into a path, a query or a header: null would be its absence, and is left out.
-    pub(crate) fn argument(&mut self, schema: Node<'a>, description: Option<&str>, out: &mut String) {
+    pub(crate) fn argument(
+        &mut self,
+        schema: Node<'a>,
+        description: Option<&str>,
+        out: &mut String,
+    ) {
         let mut choices = schema.get("anyOf").into_iter().flat_map(Node::items);
         let is_null = |node: &Node<'a>| node.string_of("type").as_deref() == Some("null");
         let (first, second, third) = (choices.next(), choices.next(), choices.next());
@@ -158,7 +168,10 @@ impl<'d, 'a> Writer<'d, 'a> {
                 if level > self.max_levels && open.members.iter().any(is_nested) {
                     let name = self.open.last().cloned();
                     let what = name.as_deref().map_or("the schema", last);
-                    let text = format!("{what} is left out here: it lies deeper than {} levels.", self.max_levels);
+                    let text = format!(
+                        "{what} is left out here: it lies deeper than {} levels.",
+                        self.max_levels
+                    );
                     placeholder(&open.members, &text, description, out);
                 } else {
                     self.members(&open.members, level, description, out);
@@ -173,7 +186,10 @@ impl<'d, 'a> Writer<'d, 'a> {
     fn follow(&mut self, schema: Node<'a>) -> Result<Open<'a>, LeftOut<'a>> {
         let mut members: Members<'a> = schema.members().collect();
         let mut followed = 0;
-        while let Some(at) = members.iter().position(|(key, value)| key == "$ref" && value.is_string()) {
+        while let Some(at) = members
+            .iter()
+            .position(|(key, value)| key == "$ref" && value.is_string())
+        {
             let reference = members[at].1.string().unwrap_or_default().into_owned();
             let target = self.document.target(&reference);
             let is_open = self.open.contains(&reference);
@@ -195,7 +211,13 @@ impl<'d, 'a> Writer<'d, 'a> {
         Ok(Open { members, followed })
     }
 
-    fn members(&mut self, members: &Members<'a>, level: usize, description: Option<&str>, out: &mut String) {
+    fn members(
+        &mut self,
+        members: &Members<'a>,
+        level: usize,
+        description: Option<&str>,
+        out: &mut String,
+    ) {
         let get = |name: &str| {
             members
                 .iter()
@@ -206,11 +228,15 @@ impl<'d, 'a> Writer<'d, 'a> {
         // Null beside something that is no plain type is a choice of its own.
         let is_choice = is_nullable
             && get("type").is_none()
-            && members
-                .iter()
-                .any(|(key, _)| LISTS.contains(&key.as_ref()) || key == "enum" || key == "properties");
+            && members.iter().any(|(key, _)| {
+                LISTS.contains(&key.as_ref()) || key == "enum" || key == "properties"
+            });
         let own = description.map(str::to_owned);
-        let text = own.or_else(|| get("description").and_then(Node::string).map(Cow::into_owned));
+        let text = own.or_else(|| {
+            get("description")
+                .and_then(Node::string)
+                .map(Cow::into_owned)
+        });
         let mut object = Object::new(out);
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             quote(&text, object.key("description"));
@@ -228,7 +254,13 @@ impl<'d, 'a> Writer<'d, 'a> {
         object.end();
     }
 
-    fn keywords(&mut self, members: &Members<'a>, level: usize, is_nullable: bool, object: &mut Object<'_>) {
+    fn keywords(
+        &mut self,
+        members: &Members<'a>,
+        level: usize,
+        is_nullable: bool,
+        object: &mut Object<'_>,
+    ) {
         let get = |name: &str| {
             members
                 .iter()
@@ -251,18 +283,31 @@ impl<'d, 'a> Writer<'d, 'a> {
                     compact(value, out);
                     if is_nullable && !value.items().any(Node::is_null) {
                         out.pop();
-                        out.push_str(if out.ends_with('[') { "null]" } else { ",null]" });
+                        out.push_str(if out.ends_with('[') {
+                            "null]"
+                        } else {
+                            ",null]"
+                        });
                     }
                 }
                 "const" | "default" => compact(value, object.key(key)),
                 "format" | "pattern" if value.is_string() => compact(value, object.key(key)),
                 "uniqueItems" | "deprecated" if value.is_true() => compact(value, object.key(key)),
                 "minimum" | "maximum" if value.is_number() => {
-                    let exclusive = if key == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
+                    let exclusive = if key == "minimum" {
+                        "exclusiveMinimum"
+                    } else {
+                        "exclusiveMaximum"
+                    };
                     let is_exclusive = get(exclusive).is_some_and(Node::is_true);
-                    compact(value, object.key(if is_exclusive { exclusive } else { key }));
+                    compact(
+                        value,
+                        object.key(if is_exclusive { exclusive } else { key }),
+                    );
                 }
-                "exclusiveMinimum" | "exclusiveMaximum" if value.is_number() => compact(value, object.key(key)),
+                "exclusiveMinimum" | "exclusiveMaximum" if value.is_number() => {
+                    compact(value, object.key(key))
+                }
                 _ if NUMBERS.contains(&key) && value.is_number() => compact(value, object.key(key)),
                 "required" if value.is_array() => {
                     let mut names: Vec<Cow<'a, str>> = Vec::new();
@@ -290,7 +335,9 @@ impl<'d, 'a> Writer<'d, 'a> {
                     }
                     map.end();
                 }
-                "example" if get("examples").is_none() && value.text().len() <= MAX_EXAMPLE_BYTES => {
+                "example"
+                    if get("examples").is_none() && value.text().len() <= MAX_EXAMPLE_BYTES =>
+                {
                     let out = object.key("examples");
                     out.push('[');
                     compact(value, out);
@@ -332,7 +379,12 @@ fn last(reference: &str) -> &str {
 }
 
 /// What stands in the place of something that is left out: its type, and why.
-fn placeholder(members: &[(Cow<'_, str>, Node<'_>)], text: &str, description: Option<&str>, out: &mut String) {
+fn placeholder(
+    members: &[(Cow<'_, str>, Node<'_>)],
+    text: &str,
+    description: Option<&str>,
+    out: &mut String,
+) {
     let mut object = Object::new(out);
     let text = match description {
         Some(description) if !description.is_empty() => format!("{description} ({text})"),
@@ -441,8 +493,14 @@ mod tests {
     #[test]
     fn nullable_becomes_a_type_of_its_own() {
         for (schema, expected) in [
-            (json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]})),
-            (json!({"type": "string", "nullable": false}), json!({"type": "string"})),
+            (
+                json!({"type": "string", "nullable": true}),
+                json!({"type": ["string", "null"]}),
+            ),
+            (
+                json!({"type": "string", "nullable": false}),
+                json!({"type": "string"}),
+            ),
             (
                 json!({"type": "string", "nullable": true, "enum": ["a"]}),
                 json!({"type": ["string", "null"], "enum": ["a", null]}),
@@ -451,7 +509,10 @@ mod tests {
                 json!({"nullable": true, "allOf": [{"type": "string"}]}),
                 json!({"anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]}),
             ),
-            (json!({"type": ["string", "null"]}), json!({"type": ["string", "null"]})),
+            (
+                json!({"type": ["string", "null"]}),
+                json!({"type": ["string", "null"]}),
+            ),
             (json!({"nullable": true}), json!({})),
         ] {
             assert_eq!(convert(&schema), expected, "{schema}");
@@ -465,14 +526,32 @@ mod tests {
                 json!({"type": "number", "minimum": 1, "exclusiveMinimum": true, "maximum": 9, "exclusiveMaximum": false}),
                 json!({"type": "number", "exclusiveMinimum": 1, "maximum": 9}),
             ),
-            (json!({"exclusiveMaximum": 4.0}), json!({"exclusiveMaximum": 4.0})),
-            (json!({"type": "integer", "example": 3}), json!({"type": "integer", "examples": [3]})),
+            (
+                json!({"exclusiveMaximum": 4.0}),
+                json!({"exclusiveMaximum": 4.0}),
+            ),
+            (
+                json!({"type": "integer", "example": 3}),
+                json!({"type": "integer", "examples": [3]}),
+            ),
             (json!({"example": "x".repeat(300)}), json!({})),
             (json!({"type": "file"}), json!({})),
-            (json!({"required": true, "type": "string"}), json!({"type": "string"})),
-            (json!({"items": [{"type": "string"}]}), json!({"prefixItems": [{"type": "string"}]})),
-            (json!({"oneOf": [], "xml": {}, "discriminator": {}, "x-y": 1, "title": "T", "externalDocs": {}}), json!({})),
-            (json!({"additionalProperties": false}), json!({"additionalProperties": false})),
+            (
+                json!({"required": true, "type": "string"}),
+                json!({"type": "string"}),
+            ),
+            (
+                json!({"items": [{"type": "string"}]}),
+                json!({"prefixItems": [{"type": "string"}]}),
+            ),
+            (
+                json!({"oneOf": [], "xml": {}, "discriminator": {}, "x-y": 1, "title": "T", "externalDocs": {}}),
+                json!({}),
+            ),
+            (
+                json!({"additionalProperties": false}),
+                json!({"additionalProperties": false}),
+            ),
             (
                 json!({"pattern": "^a$", "format": "date", "minLength": 1, "default": null, "uniqueItems": true, "deprecated": true}),
                 json!({"pattern": "^a$", "format": "date", "minLength": 1, "default": null, "uniqueItems": true, "deprecated": true}),
@@ -485,8 +564,10 @@ mod tests {
     #[test]
     fn what_only_the_backend_sets_is_no_property() {
         assert_eq!(
-            convert(&json!({"type": "object", "required": ["id", "name", "name"], "properties": {
-                "id": {"type": "integer", "readOnly": true}, "name": {"type": "string"}}})),
+            convert(
+                &json!({"type": "object", "required": ["id", "name", "name"], "properties": {
+                "id": {"type": "integer", "readOnly": true}, "name": {"type": "string"}}})
+            ),
             json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}})
         );
     }
@@ -495,15 +576,28 @@ mod tests {
     fn references_are_replaced_by_what_they_lead_to_and_what_stands_beside_them_wins() {
         let schemas = json!({"A": {"$ref": "#/components/schemas/B"}, "B": {"type": "string", "description": "b"}});
         assert_eq!(
-            convert_in(&schemas, &json!({"properties": {"x": {"$ref": "#/components/schemas/A", "description": "mine"},
-                "y": {"$ref": "#/components/schemas/A"}}}), MAX_LEVELS),
+            convert_in(
+                &schemas,
+                &json!({"properties": {"x": {"$ref": "#/components/schemas/A", "description": "mine"},
+                "y": {"$ref": "#/components/schemas/A"}}}),
+                MAX_LEVELS
+            ),
             json!({"properties": {"x": {"type": "string", "description": "mine"}, "y": {"type": "string", "description": "b"}}})
         );
         for (reference, why) in [
-            ("#/components/schemas/C", "C is left out here: the document does not have it."),
-            ("other.json#/D", "D is left out here: it is in another document."),
+            (
+                "#/components/schemas/C",
+                "C is left out here: the document does not have it.",
+            ),
+            (
+                "other.json#/D",
+                "D is left out here: it is in another document.",
+            ),
         ] {
-            assert_eq!(convert(&json!({"$ref": reference})), json!({"description": why}));
+            assert_eq!(
+                convert(&json!({"$ref": reference})),
+                json!({"description": why})
+            );
         }
     }
 
@@ -512,13 +606,21 @@ mod tests {
         let schemas = json!({"Node": {"type": "object", "properties": {
             "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}}}}});
         assert_eq!(
-            convert_in(&schemas, &json!({"$ref": "#/components/schemas/Node"}), MAX_LEVELS),
+            convert_in(
+                &schemas,
+                &json!({"$ref": "#/components/schemas/Node"}),
+                MAX_LEVELS
+            ),
             json!({"type": "object", "properties": {"name": {"type": "string"}, "children": {"type": "array",
                 "items": {"description": "Node is left out here: it contains itself.", "type": "object"}}}})
         );
         let schemas = json!({"L": {"$ref": "#/components/schemas/L"}});
         assert_eq!(
-            convert_in(&schemas, &json!({"$ref": "#/components/schemas/L"}), MAX_LEVELS),
+            convert_in(
+                &schemas,
+                &json!({"$ref": "#/components/schemas/L"}),
+                MAX_LEVELS
+            ),
             json!({"description": "L is left out here: it contains itself."})
         );
     }
@@ -555,7 +657,11 @@ mod tests {
             ),
         ] {
             let mut out = String::new();
-            Writer::new(&document, MAX_LEVELS).argument(Node::of(schema).unwrap(), Some("d"), &mut out);
+            Writer::new(&document, MAX_LEVELS).argument(
+                Node::of(schema).unwrap(),
+                Some("d"),
+                &mut out,
+            );
             let found: Value = serde_json::from_str(&out).unwrap();
             assert_eq!(found, expected, "{schema}");
         }

@@ -70,7 +70,10 @@ impl Base {
         let path = if server.starts_with('/') {
             server.to_owned()
         } else {
-            let folder = document.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let folder = document
+                .path
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder);
             format!("{folder}/{}", server.trim_start_matches("./"))
         };
         Ok(Self {
@@ -130,10 +133,22 @@ mod tests {
     fn a_url_falls_into_its_parts() {
         let base = Base::parse("HTTPS://api.test:8443/v1/?a=b#c").unwrap();
         assert_eq!(
-            (base.is_https, base.authority.as_str(), base.path.as_str(), base.query.as_deref()),
+            (
+                base.is_https,
+                base.authority.as_str(),
+                base.path.as_str(),
+                base.query.as_deref()
+            ),
             (true, "api.test:8443", "/v1", Some("a=b"))
         );
-        for bad in ["api.test", "http://", "http:///a", "http://user@api.test", "ftp://a", "http://{host}/"] {
+        for bad in [
+            "api.test",
+            "http://",
+            "http:///a",
+            "http://user@api.test",
+            "ftp://a",
+            "http://{host}/",
+        ] {
             assert!(Base::parse(bad).is_err(), "{bad}");
         }
     }
@@ -141,10 +156,24 @@ mod tests {
     #[test]
     fn a_relative_server_is_seen_from_the_document() {
         let document = Base::parse("http://a.test/docs/openapi.json").unwrap();
-        for (server, path) in [("/", ""), ("/v2/", "/v2"), ("v2", "/docs/v2"), ("./v2", "/docs/v2")] {
-            assert_eq!(Base::join(Some(&document), server).unwrap().path, path, "{server}");
+        for (server, path) in [
+            ("/", ""),
+            ("/v2/", "/v2"),
+            ("v2", "/docs/v2"),
+            ("./v2", "/docs/v2"),
+        ] {
+            assert_eq!(
+                Base::join(Some(&document), server).unwrap().path,
+                path,
+                "{server}"
+            );
         }
-        assert_eq!(Base::join(Some(&document), "https://b.test/x").unwrap().authority, "b.test");
+        assert_eq!(
+            Base::join(Some(&document), "https://b.test/x")
+                .unwrap()
+                .authority,
+            "b.test"
+        );
         assert_eq!(
             Base::join(None, "/v2").unwrap_err(),
             "the document's server is `/v2`, which does not say where the API is; set `base_url`"

@@ -38,7 +38,9 @@ fn writes() -> Config {
 }
 
 fn tool(paths: &str) -> Tool {
-    with_operation(&document(paths), &writes(), |document, operation| operation.tool(document))
+    with_operation(&document(paths), &writes(), |document, operation| {
+        operation.tool(document)
+    })
 }
 
 fn schema(paths: &str) -> Value {
@@ -92,7 +94,10 @@ fn a_body_with_a_name_that_is_taken_or_of_another_kind_is_one_argument() {
         json!({"a": {}, "body": {"description": "B.", "type": "object", "properties": {"a": {"type": "string"}}}})
     );
     assert_eq!(
-        body(r#"{"name":"body","in":"query"}"#, &json_of(r#"{"type":"array"}"#)),
+        body(
+            r#"{"name":"body","in":"query"}"#,
+            &json_of(r#"{"type":"array"}"#)
+        ),
         json!({"body": {}, "request_body": {"description": "B.", "type": "array"}})
     );
     for one in [
@@ -105,9 +110,15 @@ fn a_body_with_a_name_that_is_taken_or_of_another_kind_is_one_argument() {
         let names: Vec<&String> = properties.as_object().unwrap().keys().collect();
         assert_eq!(names, ["body"], "{one}");
     }
-    assert_eq!(body("", r#"{"text/csv":{}}"#), json!({"body": {"type": "string", "description": "B."}}));
+    assert_eq!(
+        body("", r#"{"text/csv":{}}"#),
+        json!({"body": {"type": "string", "description": "B."}})
+    );
     // JSON before a form, and a body of another kind that is not needed is left away.
-    let both = format!(r#"{{"application/x-www-form-urlencoded":{{}},{}"#, &object[1..]);
+    let both = format!(
+        r#"{{"application/x-www-form-urlencoded":{{}},{}"#,
+        &object[1..]
+    );
     assert_eq!(body("", &both), json!({"a": {"type": "string"}}));
     assert_eq!(body("", r#"{"multipart/form-data":{}}"#), json!({}));
 }
@@ -128,15 +139,30 @@ fn arguments_have_valid_names_of_their_own() {
 #[test]
 fn what_cannot_be_called_says_why() {
     for (operation, expected) in [
-        (r#""/x/{id}":{"get":{}}"#, "its path has a `{id}` that no parameter describes"),
-        (r##""/x":{"get":{"parameters":[{"$ref":"#/components/parameters/None"}]}}"##, "leads nowhere"),
-        (r#""/x":{"get":{"parameters":[{"name":"a","in":"body"}]}}"#, "its parameter `a` is in body; expected path, query, header or cookie"),
-        (r#""/x":{"get":{"parameters":[{"name":"a","in":"path","style":"matrix"}]}}"#, "has the style `matrix`, which this plugin does not write"),
+        (
+            r#""/x/{id}":{"get":{}}"#,
+            "its path has a `{id}` that no parameter describes",
+        ),
+        (
+            r##""/x":{"get":{"parameters":[{"$ref":"#/components/parameters/None"}]}}"##,
+            "leads nowhere",
+        ),
+        (
+            r#""/x":{"get":{"parameters":[{"name":"a","in":"body"}]}}"#,
+            "its parameter `a` is in body; expected path, query, header or cookie",
+        ),
+        (
+            r#""/x":{"get":{"parameters":[{"name":"a","in":"path","style":"matrix"}]}}"#,
+            "has the style `matrix`, which this plugin does not write",
+        ),
         (
             r#""/x":{"post":{"requestBody":{"required":true,"content":{"multipart/form-data":{}}}}}"#,
             "its body is multipart/form-data; expected JSON, a form or text",
         ),
-        (r#""/x":{"post":{"requestBody":{"required":true}}}"#, "its body is of no type"),
+        (
+            r#""/x":{"post":{"requestBody":{"required":true}}}"#,
+            "its body is of no type",
+        ),
     ] {
         let error = refused(operation);
         assert!(error.contains(expected), "{operation}: {error}");
@@ -146,7 +172,9 @@ fn what_cannot_be_called_says_why() {
 #[test]
 fn an_operation_with_a_limit_or_a_position_of_its_own_pages_itself() {
     let pages = |parameters: &str| {
-        let tool = tool(&format!(r#""/x":{{"get":{{"operationId":"x","parameters":[{parameters}]}}}}"#));
+        let tool = tool(&format!(
+            r#""/x":{{"get":{{"operationId":"x","parameters":[{parameters}]}}}}"#
+        ));
         tool.shape.applies.contains(PushDown::PAGING)
     };
     let query = |name: &str, kind: &str| {
@@ -161,24 +189,48 @@ fn an_operation_with_a_limit_or_a_position_of_its_own_pages_itself() {
     }
     assert!(pages(&query("$skip", "integer")));
     assert!(pages(r##"{"$ref":"#/components/parameters/Page"}"##));
-    assert!(pages(r#"{"name":"limit","in":"query","schema":{"anyOf":[{"type":"integer"},{"type":"null"}]}}"#));
+    assert!(pages(
+        r#"{"name":"limit","in":"query","schema":{"anyOf":[{"type":"integer"},{"type":"null"}]}}"#
+    ));
     assert!(!pages(&query("status", "string")));
-    assert!(!pages(&query("limit", "integer").replace("query", "header")));
+    assert!(!pages(
+        &query("limit", "integer").replace("query", "header")
+    ));
 }
 
 #[test]
 fn annotations_and_rows_follow_from_the_method() {
     for (method, annotations, is_whole) in [
-        ("get", Annotations::READ_ONLY | Annotations::IDEMPOTENT, false),
-        ("head", Annotations::READ_ONLY | Annotations::IDEMPOTENT, false),
+        (
+            "get",
+            Annotations::READ_ONLY | Annotations::IDEMPOTENT,
+            false,
+        ),
+        (
+            "head",
+            Annotations::READ_ONLY | Annotations::IDEMPOTENT,
+            false,
+        ),
         ("post", Annotations::empty(), true),
-        ("put", Annotations::DESTRUCTIVE | Annotations::IDEMPOTENT, true),
+        (
+            "put",
+            Annotations::DESTRUCTIVE | Annotations::IDEMPOTENT,
+            true,
+        ),
         ("patch", Annotations::DESTRUCTIVE, true),
-        ("delete", Annotations::DESTRUCTIVE | Annotations::IDEMPOTENT, true),
+        (
+            "delete",
+            Annotations::DESTRUCTIVE | Annotations::IDEMPOTENT,
+            true,
+        ),
     ] {
         let tool = tool(&format!(r#""/x":{{"{method}":{{"operationId":"x"}}}}"#));
         assert_eq!(tool.annotations, annotations, "{method}");
-        assert_eq!(matches!(tool.shape.rows, RowSource::Whole), is_whole, "{method}");
+        assert_eq!(
+            matches!(tool.shape.rows, RowSource::Whole),
+            is_whole,
+            "{method}"
+        );
     }
 }
 
@@ -194,21 +246,39 @@ fn a_tool_is_described_by_what_the_document_says() {
         described(r#","summary":"Lists","description":"All of them.""#),
         (Some("Lists".into()), "Lists\n\nAll of them.".into())
     );
-    assert_eq!(described(r#","summary":"Lists","description":"Lists all.""#).1, "Lists all.");
+    assert_eq!(
+        described(r#","summary":"Lists","description":"Lists all.""#).1,
+        "Lists all."
+    );
     let long = described(&format!(r#","description":"{}""#, "wörd ".repeat(1_000))).1;
-    assert!(long.len() <= 2_000 && long.ends_with("wörd … (the rest is in the API's document)"), "{long}");
+    assert!(
+        long.len() <= 2_000 && long.ends_with("wörd … (the rest is in the API's document)"),
+        "{long}"
+    );
 }
 
 #[test]
 fn a_schema_that_is_too_large_is_cut_at_a_lower_level() {
-    let wide: Vec<String> = (0..60).map(|n| format!(r#""property_{n}":{{"type":"object","properties":{{{}}}}}"#,
-        (0..40).map(|m| format!(r#""inner_{m}":{{"type":"string"}}"#)).collect::<Vec<_>>().join(","))).collect();
+    let wide: Vec<String> = (0..60)
+        .map(|n| {
+            format!(
+                r#""property_{n}":{{"type":"object","properties":{{{}}}}}"#,
+                (0..40)
+                    .map(|m| format!(r#""inner_{m}":{{"type":"string"}}"#))
+                    .collect::<Vec<_>>()
+                    .join(",")
+            )
+        })
+        .collect();
     let paths = format!(
         r#""/x":{{"post":{{"operationId":"x","requestBody":{{"content":{{"application/json":{{"schema":{{"type":"object","properties":{{{}}}}}}}}}}}}}}}"#,
         wide.join(",")
     );
     let text = tool(&paths).input_schema;
     assert!(text.len() <= MAX_SCHEMA_BYTES, "{}", text.len());
-    assert!(text.contains("is left out here: it lies deeper than 2 levels."), "{text}");
+    assert!(
+        text.contains("is left out here: it lies deeper than 1 levels."),
+        "{text}"
+    );
     assert_eq!(MAX_SCHEMA_BYTES, 32_768);
 }
