@@ -227,7 +227,9 @@ def large(mebibytes: int):
         for _ in range(mebibytes):
             yield b"x" * (1 << 20)
 
-    return StreamingResponse(pieces(), media_type="text/plain")
+    # Its length is said before, so that a reader can refuse it before it comes.
+    length = str(mebibytes << 20)
+    return StreamingResponse(pieces(), media_type="text/plain", headers={"content-length": length})
 
 
 @app.get("/errors/{status}", tags=["errors"])

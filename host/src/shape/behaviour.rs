@@ -1258,10 +1258,23 @@ fn a_handler_that_pages_by_arguments_of_its_own_is_not_paged_by_the_host() {
         tool.own = own.to_vec();
         tool.shape.applies = applies;
         let policy = tool.policy();
-        let names = [HostArgument::Limit, HostArgument::After, HostArgument::Fields];
+        let names = [
+            HostArgument::Limit,
+            HostArgument::After,
+            HostArgument::Fields,
+        ];
         names.map(|argument| policy.published(argument).is_some())
     };
-    assert_eq!(published(&["per_page"], PushDown::PAGING), [false, false, true]);
-    assert_eq!(published(&["per_page"], PushDown::empty()), [true, true, true]);
-    assert_eq!(published(&["limit"], PushDown::empty()), [false, false, true]);
+    assert_eq!(
+        published(&["per_page"], PushDown::PAGING),
+        [false, false, true]
+    );
+    assert_eq!(
+        published(&["per_page"], PushDown::empty()),
+        [true, true, true]
+    );
+    assert_eq!(
+        published(&["limit"], PushDown::empty()),
+        [false, false, true]
+    );
 }

@@ -4,7 +4,7 @@
 //! made when the first reference leads there: a call that needs none makes none.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, METHODS, is_write};
@@ -24,7 +24,9 @@ type Section<'a> = BTreeMap<Cow<'a, str>, Node<'a>>;
 /// An OpenAPI document.
 pub(crate) struct Document<'a> {
     root: Node<'a>,
-    paths: Node<'a>,
+    /// Where in the root the paths begin. Where they end is not known before somebody has been there.
+    paths: usize,
+    components: OnceCell<Option<Node<'a>>>,
     /// Where it came from, for servers that are relative to it.
     pub(crate) place: Option<Base>,
     sections: RefCell<BTreeMap<String, Section<'a>>>,
@@ -57,10 +59,18 @@ impl<'a> Document<'a> {
             .filter(|root| root.is_object())
             .ok_or_else(|| format!("{expected}, found something that is no JSON object"))?;
         let (mut version, mut paths, mut is_swagger) = (None, None, false);
-        for (key, value) in root.members() {
-            match key.as_ref() {
+        let mut reader = Reader::new(root.text());
+        reader.take(b'{');
+        while let Some(key) = reader.key() {
+            if key == "paths" {
+                paths = Some(reader.position());
+                if version.is_some() {
+                    break;
+                }
+            }
+            let Some(value) = reader.value() else { break };
+            match key {
                 "openapi" => version = value.string(),
-                "paths" => paths = Some(value),
                 "swagger" => is_swagger = true,
                 _ => {}
             }
@@ -76,12 +86,14 @@ impl<'a> Document<'a> {
             }
             None => return Err(format!("{expected}, found no member `openapi`")),
         }
-        let Some(paths) = paths.filter(|paths| paths.is_object()) else {
+        let is_object = |at: &usize| Reader::from(root.text(), *at).take(b'{');
+        let Some(paths) = paths.filter(is_object) else {
             return Err(format!("{expected}, found no `paths` in it"));
         };
         Ok(Self {
             root,
             paths,
+            components: OnceCell::new(),
             place,
             sections: RefCell::default(),
         })
@@ -116,7 +128,8 @@ impl<'a> Document<'a> {
     fn component(&self, section: &str, name: &str) -> Option<Node<'a>> {
         let mut sections = self.sections.borrow_mut();
         if !sections.contains_key(section) {
-            let members = self.root.get("components")?.get(section)?.members();
+            let components = self.components.get_or_init(|| self.root.get("components"));
+            let members = (*components)?.get(section)?.members();
             sections.insert(section.to_owned(), members.collect());
         }
         sections.get(section)?.get(name).copied()
@@ -137,7 +150,7 @@ impl<'a> Document<'a> {
     /// Names are given in that order, so a walk that ends early has given the same ones.
     pub(crate) fn each_chosen(&self, config: &Config, mut visit: impl FnMut(Found<'a>) -> bool) {
         let mut taken = BTreeSet::new();
-        let mut reader = Reader::new(self.paths.text());
+        let mut reader = Reader::from(self.root.text(), self.paths);
         reader.take(b'{');
         while let Some(key) = reader.key() {
             let Some(path) = Node::of_key(key) else {
@@ -167,7 +180,7 @@ impl<'a> Document<'a> {
             } else if reader.value().is_none() {
                 return;
             }
-            let Some(mut path_item) = self.paths.part(start, reader.position()) else {
+            let Some(mut path_item) = self.root.part(start, reader.position()) else {
                 return;
             };
             if let Some(target) = reference.and_then(|reference| self.target(&reference)) {
@@ -326,19 +339,23 @@ struct Operation<'a> {
 impl<'a> Operation<'a> {
     /// Reads it in passing.
     fn enter(reader: &mut Reader<'a>) -> Option<Self> {
-        // Its members are entered from a copy, since the whole of it is wanted too; most of it is passed over once.
         let node = reader.value()?;
         Some(Self::of(node))
     }
 
     fn of(node: Node<'a>) -> Self {
         let (mut id, mut tags) = (None, None);
-        for (key, value) in node.members() {
-            match key.as_ref() {
+        let mut reader = Reader::new(node.text());
+        reader.take(b'{');
+        // Both come early in what tools write, before the responses, which are most of an operation.
+        while id.is_none() || tags.is_none() {
+            let Some((key, value)) = reader.key().and_then(|key| Some((key, reader.value()?)))
+            else {
+                break;
+            };
+            match key {
                 "operationId" => id = value.string().filter(|id| !id.is_empty()),
                 "tags" => tags = Some(value),
-                // Everything else comes behind these two in what tools write.
-                "responses" if id.is_some() => break,
                 _ => {}
             }
         }

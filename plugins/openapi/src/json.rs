@@ -164,6 +164,12 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
+    /// A reader of the same text that goes on from here.
+    pub(crate) fn from(text: &'a str, at: usize) -> Self {
+        Self { text, at }
+    }
+
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -224,40 +230,46 @@ impl<'a> Reader<'a> {
     }
 
     fn skip_string(&mut self) {
-        let bytes = self.text.as_bytes();
-        let mut at = self.at + 1;
-        loop {
-            match bytes.get(at) {
-                None => break,
-                Some(b'"') => {
-                    at += 1;
-                    break;
-                }
-                Some(b'\\') => at += 2,
-                Some(_) => at += 1,
-            }
-        }
-        self.at = at.min(bytes.len());
+        self.at = after_string(self.text.as_bytes(), self.at);
     }
 
     fn skip_nested(&mut self) {
-        let mut depth = 0_usize;
-        while let Some(byte) = self.peek() {
+        let bytes = self.text.as_bytes();
+        let (mut at, mut depth) = (self.at, 0_usize);
+        while let Some(byte) = bytes.get(at) {
             match byte {
                 b'"' => {
-                    self.skip_string();
+                    at = after_string(bytes, at);
                     continue;
                 }
                 b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
+                b'}' | b']' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        at += 1;
+                        break;
+                    }
+                }
                 _ => {}
             }
-            self.at += 1;
-            if depth == 0 {
-                return;
-            }
+            at += 1;
+        }
+        self.at = at;
+    }
+}
+
+/// The position behind the string that begins at this one. Most of a document is strings, so this is what a walk costs.
+#[inline]
+fn after_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
         }
     }
+    bytes.len()
 }
 
 /// Adds a value without the space between its parts.
