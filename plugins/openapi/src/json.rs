@@ -411,7 +411,8 @@ mod tests {
                     "{{{space}\"k\"{space}:{space}[1234567890123{space},{string}{space}]{space}}}"
                 );
                 let text = format!("[{object}{space},{string},2]");
-                let items: Vec<&str> = text.as_str().parse_items();
+                let view = text.as_str();
+                let items: Vec<&str> = view.parse_items();
                 assert_eq!(items, [object.as_str(), string.as_str(), "2"], "{text}");
                 assert!(check(&text).is_ok(), "{text}");
             }

@@ -102,7 +102,8 @@ impl<'d, 'a> Writer<'d, 'a> {
     }
 
     /// A schema as it is.
-    pub(crate) fn write(&mut self, schema: Node<'a>, out: &mut String) {
+    #[cfg(test)]
+    fn write(&mut self, schema: Node<'a>, out: &mut String) {
         self.at(schema, 1, None, out);
     }
 
