@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test fuzz lint guests clients backends-mcp try-mcp services release fmt clean help
+.PHONY: demo test fuzz lint guests clients backends backends-mcp try-mcp services release fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"
@@ -16,7 +16,7 @@ demo: guests
 	@cargo build --locked --workspace --bin plimsoll --example demo
 	@target/debug/examples/demo
 
-test: guests clients backends-mcp services
+test: guests clients services backends backends-mcp
 	cargo test --workspace --locked --lib --bins --tests
 
 # SECONDS of random input for each target of host/fuzz.
@@ -46,6 +46,10 @@ try-mcp: guests backends-mcp
 # What tests start for themselves: PostgreSQL and Chromium.
 services:
 	@tests/services/install
+
+# What plugins call in the tests: a FastAPI service and json-server, and the OpenAPI documents of npm packages.
+backends:
+	@tests/backends/install
 
 release:
 	cargo build --release --package plimsoll --locked

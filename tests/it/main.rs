@@ -20,6 +20,7 @@ mod fleet;
 mod grants;
 mod lifecycle;
 mod limits;
+mod openapi;
 mod postgres;
 mod readme;
 mod replicas;

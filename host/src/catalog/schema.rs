@@ -10,7 +10,7 @@ use crate::shape::{FULL, Field, Format, HostArgument, MIN_BUDGET_TOKENS, OwnLimi
 const MAX_SCHEMA_BYTES: usize = 1 << 16;
 
 /// Names under which handlers commonly limit their rows themselves.
-const LIMIT_NAMES: [&str; 11] = [
+const LIMIT_NAMES: [&str; 14] = [
     "limit",
     "page_size",
     "pageSize",
@@ -22,6 +22,9 @@ const LIMIT_NAMES: [&str; 11] = [
     "count",
     "take",
     "top",
+    "size",
+    "_limit",
+    "_per_page",
 ];
 
 /// Reads a handler's input schema: a JSON object whose root is an object. What it refers to stands in the place of its

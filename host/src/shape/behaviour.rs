@@ -1250,3 +1250,31 @@ fn hostile_answers_cost_time_in_proportion_to_their_size() {
     let _ = tool.document(json!({"fields": paths}), &keys);
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_handler_that_pages_by_arguments_of_its_own_is_not_paged_by_the_host() {
+    let published = |own: &[&'static str], applies: PushDown| {
+        let mut tool = tool(undeclared());
+        tool.own = own.to_vec();
+        tool.shape.applies = applies;
+        let policy = tool.policy();
+        let names = [
+            HostArgument::Limit,
+            HostArgument::After,
+            HostArgument::Fields,
+        ];
+        names.map(|argument| policy.published(argument).is_some())
+    };
+    assert_eq!(
+        published(&["per_page"], PushDown::PAGING),
+        [false, false, true]
+    );
+    assert_eq!(
+        published(&["per_page"], PushDown::empty()),
+        [true, true, true]
+    );
+    assert_eq!(
+        published(&["limit"], PushDown::empty()),
+        [false, false, true]
+    );
+}

@@ -480,6 +480,10 @@ impl Intake {
             self.narrow.trust_handler();
             self.window.is_filtered_by_handler();
         }
+        // Rows of a page that the handler chose: how many there are beside them, only it knows.
+        if what.contains(PushDown::PAGING) {
+            self.window.is_filtered_by_handler();
+        }
         if what.contains(PushDown::LIMIT)
             && let Some(rows) = self.asked_rows
         {

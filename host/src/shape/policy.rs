@@ -412,9 +412,10 @@ impl Policy {
         }
         // A handler that takes `limit` or `after` itself pages by itself: a cursor of the host would page its pages.
         // And a page without a way to the next one would be a cut, so the two go together.
-        let pages_itself = !published.contains_key(&HostArgument::Limit)
+        let has_own_limit = !published.contains_key(&HostArgument::Limit)
             && own_arguments.contains(&HostArgument::Limit.name())
             && !names.contains_key(&HostArgument::Limit);
+        let pages_itself = has_own_limit || self.applies.contains(contract::PushDown::PAGING);
         if pages_itself || !published.contains_key(&HostArgument::After) {
             published.remove(&HostArgument::After);
             published.remove(&HostArgument::Limit);
