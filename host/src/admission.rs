@@ -23,6 +23,8 @@ pub const RETRY_AFTER_SECONDS: u32 = 1;
 /// The permits and the queue of one plugin or tenant.
 #[derive(Debug)]
 pub struct Admission {
+    /// Whose they are, in messages.
+    whose: String,
     permits: Semaphore,
     concurrent: u32,
     /// Calls that wait now.
@@ -47,8 +49,9 @@ impl Drop for Place<'_> {
 
 impl Admission {
     /// So many calls at the same time, and so many waiting.
-    pub fn new(concurrent: u32, queue: u32) -> Self {
+    pub fn new(whose: String, concurrent: u32, queue: u32) -> Self {
         Self {
+            whose,
             permits: Semaphore::new(concurrent as usize),
             concurrent,
             waiting: AtomicU32::new(0),
@@ -62,26 +65,26 @@ impl Admission {
     }
 
     /// Waits for a permit, at most for `patience`. Refuses at once where the queue is full.
-    pub async fn admit(&self, whose: &str, patience: Duration) -> Result<Permit<'_>, Refusal> {
+    pub async fn admit(&self, patience: Duration) -> Result<Permit<'_>, Refusal> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Ok(Permit { _permit: permit });
         }
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.queue {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(self.busy(whose, "and as many wait as may wait"));
+            return Err(self.busy("and as many wait as may wait"));
         }
         let _place = Place(&self.waiting);
         match tokio::time::timeout(patience, self.permits.acquire()).await {
             Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
-            _ => Err(self.busy(
-                whose,
-                &format!("and none of them ended within {} ms", patience.as_millis()),
-            )),
+            _ => Err(self.busy(&format!(
+                "and none of them ended within {} ms",
+                patience.as_millis()
+            ))),
         }
     }
 
-    fn busy(&self, whose: &str, why: &str) -> Refusal {
-        let concurrent = self.concurrent;
+    fn busy(&self, why: &str) -> Refusal {
+        let (whose, concurrent) = (&self.whose, self.concurrent);
         Refusal::new(
             Code::Busy,
             format!(
@@ -98,13 +101,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_queue_does_not_hold_is_busy_and_a_permit_that_is_given_back_is_used() {
-        let admission = Admission::new(1, 1);
+        let admission = Admission::new("plugin p".into(), 1, 1);
         let patience = Duration::from_secs(5);
-        let running = admission.admit("plugin p", patience).await.unwrap();
-        let waiting = admission.admit("plugin p", patience);
+        let running = admission.admit(patience).await.unwrap();
+        let waiting = admission.admit(patience);
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
-        let refusal = admission.admit("plugin p", patience).await.unwrap_err();
+        let refusal = admission.admit(patience).await.unwrap_err();
         assert_eq!(refusal.error, Code::Busy);
         assert!(refusal.retryable);
         assert_eq!(
@@ -113,29 +116,23 @@ mod tests {
         );
         drop(running);
         let permit = waiting.await.unwrap();
-        let late = admission
-            .admit("plugin p", Duration::from_millis(5))
-            .await
-            .unwrap_err();
+        let late = admission.admit(Duration::from_millis(5)).await.unwrap_err();
         assert!(
             late.message.contains("none of them ended within 5 ms"),
             "{}",
             late.message
         );
         drop(permit);
-        assert!(admission.admit("plugin p", patience).await.is_ok());
+        assert!(admission.admit(patience).await.is_ok());
         assert_eq!(admission.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
     async fn a_caller_that_goes_gives_its_place_back() {
-        let admission = Admission::new(1, 1);
-        let _running = admission
-            .admit("plugin p", Duration::from_secs(5))
-            .await
-            .unwrap();
+        let admission = Admission::new("plugin p".into(), 1, 1);
+        let _running = admission.admit(Duration::from_secs(5)).await.unwrap();
         {
-            let waiting = admission.admit("plugin p", Duration::from_secs(5));
+            let waiting = admission.admit(Duration::from_secs(5));
             tokio::pin!(waiting);
             assert!(futures::poll!(&mut waiting).is_pending());
         }

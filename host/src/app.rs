@@ -200,6 +200,10 @@ fn tenant(config: &TenantConfig) -> Tenant {
         name: config.name.clone(),
         result_tokens: config.result_tokens,
         quotas: config.quotas.clone(),
-        admission: Arc::new(Admission::new(config.concurrent_calls, config.queued_calls)),
+        admission: Arc::new(Admission::new(
+            format!("tenant {}", config.name),
+            config.concurrent_calls,
+            config.queued_calls,
+        )),
     }
 }

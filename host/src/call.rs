@@ -371,10 +371,7 @@ impl Host {
         } else {
             let patience = deadline.saturating_sub(begun.elapsed());
             // Until the reply is made: what an answer holds in memory is bounded by how many there are.
-            let _permit = tool
-                .admission
-                .admit(&format!("plugin {}", tool.plugin.name()), patience)
-                .await?;
+            let _permit = tool.admission.admit(patience).await?;
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
             let spool = self.results.spool().filter(|_| !ask.is_continuation());
             let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);

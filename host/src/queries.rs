@@ -92,4 +92,26 @@ mod tests {
             0
         );
     }
+
+    #[tokio::test]
+    async fn a_query_of_64_kib_is_kept_and_a_longer_one_is_left_to_its_caller() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Location::Folder(folder.path().to_owned())).unwrap();
+        let queries = Queries::new(store);
+        // `{"query":""}` has 12 bytes.
+        let query = |bytes: usize| {
+            Map::from_iter([(String::from("query"), Value::from("x".repeat(bytes - 12)))])
+        };
+        queries.remember("longest", &query(65_536)).await.unwrap();
+        assert_eq!(queries.recall("longest").await, Some(query(65_536)));
+        let error = queries
+            .remember("longer", &query(65_537))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it has 65537 bytes, and at most 65536 are kept"
+        );
+        assert_eq!(queries.recall("longer").await, None);
+    }
 }

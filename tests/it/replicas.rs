@@ -11,23 +11,11 @@ use serde_json::{Value, json};
 
 use crate::postgres::Postgres;
 use crate::results::bucket_server;
-use crate::support::{self, HostProcess, json as parse, plimsoll};
-use crate::tenants::config_of;
+use crate::support::{self, HostProcess, json as parse};
+use crate::tenants::{self, config_of};
 
 fn command(config: &Path, arguments: &[&str]) -> String {
-    let output = plimsoll()
-        .args(arguments)
-        .arg("--config")
-        .arg(config)
-        .env("PLIMSOLL_LOG", "warn")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    tenants::command(config, arguments).unwrap()
 }
 
 async fn call(

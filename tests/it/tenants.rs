@@ -44,7 +44,7 @@ pub(crate) fn config_of(
 }
 
 /// Runs a command over a config file: its output, or what it says.
-fn command(config: &Path, arguments: &[&str]) -> Result<String, String> {
+pub(crate) fn command(config: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = plimsoll()
         .args(arguments)
         .arg("--config")
@@ -887,4 +887,73 @@ async fn one_call_after_the_other_is_never_two_at_once_and_one_that_is_left_is_c
         .call_named(&caller, "fine", support::object(json!({})))
         .await;
     assert_eq!(reply.refusal(), None, "{}", reply.body());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_shows_no_more_than_its_tenant_may_see_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = config_of(folder.path(), &["acme"], 40, "", "");
+    let host = HostProcess::start(&before);
+    let key = add_key(&host.config(), "acme", "k", &[]);
+    let cursor = cursor_of(&host.url, &key).await;
+    let (resource, link) = resource_of(&host.url, &key).await;
+    let shown = reqwest::get(&link).await.unwrap();
+    assert_eq!(shown.status(), 200);
+    // The operator masks a field while the host serves: what was kept before has it.
+    host.configure(&config_of(
+        folder.path(),
+        &["acme"],
+        40,
+        "",
+        "cells = { mask = [\"who\"] }",
+    ));
+    let began = std::time::Instant::now();
+    while who(&call(&host.url, &key, json!({})).await.1) == ["acme"] {
+        assert!(began.elapsed().as_secs() < 30, "the change is not seen");
+    }
+    for path in ["", "/table", "/download?format=json"] {
+        let gone = reqwest::get(&format!("{link}{path}")).await.unwrap();
+        assert_eq!(gone.status(), 410, "{path}");
+        assert!(!gone.text().await.unwrap().contains("acme"), "{path}");
+    }
+    let (status, refusal) = call(&host.url, &key, json!({"after": cursor})).await;
+    assert_eq!(
+        (status.as_u16(), &refusal["error"]),
+        (410, &json!("stale_cursor"))
+    );
+    let read = read_resource(&host.url, &key, &resource).await;
+    assert!(!read.to_string().contains("acme"), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_withheld_is_not_there_to_be_tried_out() {
+    let component = support::component("plugins/ledger.wasm");
+    let plugin =
+        format!("[plugins.ledger]\ncomponent = {component:?}\n[tenants.open]\nplugins = [\"*\"]\n");
+    let open = TestHost::start(&plugin).await;
+    let names = |host: &TestHost, tenant: &str| -> Vec<String> {
+        let caller = host.host().tenants().caller(Some(tenant), None).unwrap();
+        let catalog = host.host().catalog(&caller);
+        catalog.tools().map(|tool| tool.name().to_owned()).collect()
+    };
+    let all = names(&open, "open");
+    let caller = open.host().tenants().caller(Some("open"), None).unwrap();
+    // Every collection has a key of its own; each is masked in turn.
+    let getters: Vec<&String> = all.iter().filter(|name| name.starts_with("get_")).collect();
+    assert!(getters.len() > 1);
+    let mut config = plugin.clone();
+    for getter in &getters {
+        let tool = open.host().tool(&caller, getter).unwrap();
+        let key = tool.policy.key().unwrap();
+        config.push_str(&format!(
+            "[tenants.{getter}]\nplugins = [\"*\"]\ncells = {{ mask = [{key:?}] }}\n"
+        ));
+    }
+    let host = TestHost::start(&config).await;
+    for getter in getters {
+        let mut expected = all.clone();
+        expected.retain(|name| name != getter);
+        assert_eq!(names(&host, getter), expected);
+    }
+    assert_eq!(names(&host, "open"), all);
 }

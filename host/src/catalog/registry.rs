@@ -22,8 +22,8 @@ const CONCURRENT_LOADS: usize = 4;
 pub struct Registry {
     sandbox: Sandbox,
     loaded: BTreeMap<Entry, Loaded>,
-    /// The permits of each plugin, which all its entries share, with the numbers that they were made for.
-    admissions: BTreeMap<String, (u32, u32, Arc<Admission>)>,
+    /// The permits of each plugin, which all its entries share.
+    admissions: BTreeMap<String, Arc<Admission>>,
 }
 
 /// A plugin, and the tenant for which its entry differs.
@@ -130,21 +130,14 @@ impl Registry {
         } else {
             plugin.limits.queued_calls.value
         };
-        let made = || {
-            (
-                concurrent,
-                queue,
-                Arc::new(Admission::new(concurrent, queue)),
-            )
-        };
-        let known = self
-            .admissions
-            .entry(plugin.name.clone())
-            .or_insert_with(made);
-        if (known.0, known.1) != (concurrent, queue) {
-            *known = made();
+        let wanted = Admission::new(format!("plugin {}", plugin.name), concurrent, queue);
+        let known = self.admissions.get(&plugin.name);
+        if let Some(known) = known.filter(|known| known.is_same(&wanted)) {
+            return known.clone();
         }
-        known.2.clone()
+        let wanted = Arc::new(wanted);
+        self.admissions.insert(plugin.name.clone(), wanted.clone());
+        wanted
     }
 
     /// The tools of everything that is loaded, for each tenant.

@@ -14,6 +14,7 @@ use super::Exit;
 use crate::app::App;
 use crate::call::Caller;
 use crate::config::{Config, FILE_NAME};
+use crate::preview::grouped;
 
 /// How plugins are built, here and in the repository of the host: there is one way.
 const SCRIPT: &str = include_str!("../../../plugins/build");
@@ -183,19 +184,6 @@ fn report(component: &Path, app: &App) -> anyhow::Result<String> {
         );
     }
     Ok(out)
-}
-
-/// A number with its thousands apart.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -12,12 +12,13 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Exit;
-use super::build::{Source, grouped, loaded};
+use super::build::{Source, loaded};
 use crate::app::App;
 use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::contract::{Passage, Receipt, Stage};
 use crate::examples::{self, Case, Difference, SIGNING_KEY, Step};
+use crate::preview::grouped;
 use crate::shape::{Code, Reply};
 
 /// How long the folder must be quiet before it is built again: an editor writes a file in several steps.

@@ -83,7 +83,7 @@ impl Inspect {
             }
             Ok(loaded) => {
                 // Nothing is called here.
-                let admission = Arc::new(Admission::new(1, 0));
+                let admission = Arc::new(Admission::new(String::new(), 1, 0));
                 let declared = PluginConfig {
                     tools: BTreeMap::new(),
                     ..plugin.clone()

@@ -6,10 +6,9 @@ use std::io::Write as _;
 use clap::Args;
 
 use super::Exit;
-use super::build::grouped;
 use super::call::{What, say_attachments};
 use crate::call::Caller;
-use crate::preview::{Share, readers};
+use crate::preview::{Share, grouped, readers};
 use crate::shape::{Refusal, Reply};
 
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
+use super::problem;
 use crate::call::{Caller, Host};
 use crate::mcp;
 use crate::tenant::{Denied, Issuers};
@@ -177,16 +177,6 @@ fn metadata_url(resource: &str) -> String {
     let path = format!("{METADATA_PATH}{}", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url.to_string()
-}
-
-fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
-    let problem = json!({"title": title, "status": status.as_u16(), "detail": detail});
-    (
-        status,
-        [(header::CONTENT_TYPE, "application/problem+json")],
-        problem.to_string(),
-    )
-        .into_response()
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {

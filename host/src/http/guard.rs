@@ -12,7 +12,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use super::MAX_REQUEST_BYTES;
+use super::{MAX_REQUEST_BYTES, problem};
 use crate::config::Config;
 
 /// Hosts and origins that may reach the doors.
@@ -114,14 +114,8 @@ pub(super) async fn hosts_and_origins(
 }
 
 fn refuse(detail: &str) -> Response {
-    let problem =
-        json!({"title": "forbidden", "status": 403, "detail": crate::shape::excerpt(detail)});
-    (
-        StatusCode::FORBIDDEN,
-        [(header::CONTENT_TYPE, "application/problem+json")],
-        problem.to_string(),
-    )
-        .into_response()
+    let detail = crate::shape::excerpt(detail);
+    problem(StatusCode::FORBIDDEN, "forbidden", &detail)
 }
 
 /// Answers a body that is not JSON, or a batch, as JSON-RPC wants it: rmcp would say that the media type is unsupported.

@@ -12,10 +12,11 @@ mod tools;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -64,6 +65,17 @@ pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Rou
             guard::hosts_and_origins,
         ))
         .layer(CatchPanicLayer::new())
+}
+
+/// An answer as RFC 9457 has it, to a request that comes to no tool.
+fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
+    let problem = json!({"title": title, "status": status.as_u16(), "detail": detail});
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/problem+json")],
+        problem.to_string(),
+    )
+        .into_response()
 }
 
 /// `GET /metrics`

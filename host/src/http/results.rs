@@ -17,6 +17,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use crate::call::{Caller, Host};
+use crate::preview::grouped;
 use crate::results::{BadLink, Columns, RowReader, Stored, Unavailable, now};
 use crate::shape::KeptKind;
 use crate::tenant::utc;
@@ -312,18 +313,6 @@ fn account(stored: &Stored) -> String {
         let _ = write!(text, " of {}: {}", grouped(total), less.join(", "));
     }
     text
-}
-
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// The columns of a result: the declared ones, and those that its rows have beside them.

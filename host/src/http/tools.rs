@@ -149,13 +149,11 @@ pub(super) async fn no_such_route() -> Response {
 
 /// A route that exists, with another method.
 pub(super) async fn no_such_method() -> Response {
-    let problem = json!({"title": "method_not_allowed", "status": 405, "detail": "this route takes another method; see /openapi.json"});
-    (
+    super::problem(
         StatusCode::METHOD_NOT_ALLOWED,
-        [(header::CONTENT_TYPE, "application/problem+json")],
-        problem.to_string(),
+        "method_not_allowed",
+        "this route takes another method; see /openapi.json",
     )
-        .into_response()
 }
 
 /// A refusal as RFC 9457 has it; its own members stay beside the standard ones.

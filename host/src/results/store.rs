@@ -108,8 +108,8 @@ impl Store {
                 endpoint,
                 region,
             } => {
-                // The HTTP client has no cryptography of its own; another part of the host may have installed it.
-                let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+                // The HTTP client has no cryptography of its own.
+                crate::tls::install();
                 let mut builder = AmazonS3Builder::from_env()
                     .with_bucket_name(bucket)
                     .with_retry(RetryConfig {

@@ -397,9 +397,7 @@ impl Tenants {
 impl Tenant {
     /// Waits for one of the tenant's permits.
     pub async fn admit(&self, patience: Duration) -> Result<Permit<'_>, Refusal> {
-        self.admission
-            .admit(&format!("tenant {}", self.name), patience)
-            .await
+        self.admission.admit(patience).await
     }
 }
 

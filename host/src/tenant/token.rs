@@ -400,3 +400,31 @@ fn why(error: &jsonwebtoken::errors::Error, resource: &str) -> String {
         other => format!("{other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_by_https_or_from_this_machine_wherever_they_are_named() {
+        for url in [
+            "https://id.example/keys",
+            "http://127.0.0.1:9000/keys",
+            "http://localhost/keys",
+            "http://[::1]/keys",
+        ] {
+            check_url(url).unwrap();
+        }
+        for url in [
+            "http://id.example/keys",
+            "http://169.254.169.254/latest",
+            "http://localhost.id.example/keys",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(
+                check_url(url).unwrap_err().to_string(),
+                format!("expected https, since its keys decide who is let in, found `{url}`")
+            );
+        }
+    }
+}
