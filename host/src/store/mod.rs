@@ -42,8 +42,9 @@ const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections to PostgreSQL. A call holds one for the moment in which its quota is counted.
 const POSTGRES_CONNECTIONS: u32 = 16;
 
-/// Connections to SQLite, which lets one write at a time.
-const SQLITE_CONNECTIONS: u32 = 4;
+/// Connections to SQLite, which lets one write at a time: one for the ledger, one for all else. They are there from the
+/// beginning, so that a busy host holds no more files than an idle one.
+const SQLITE_CONNECTIONS: u32 = 2;
 
 /// The length of the key that signs cursors.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -99,6 +100,7 @@ impl Store {
             .to_string();
         url.replace_range(.."file".len(), "sqlite");
         let pool = AnyPoolOptions::new()
+            .min_connections(SQLITE_CONNECTIONS)
             .max_connections(SQLITE_CONNECTIONS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .after_connect(|connection, _| {
