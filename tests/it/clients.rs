@@ -1,5 +1,5 @@
 //! Other people's MCP software calls the host: the SDKs for Python and TypeScript, the conformance suite, mcpcheck and the
-//! inspector. `tests/clients/install` puts them into `target/clients`.
+//! inspector. `tests/install clients` puts them into `target/clients`.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -36,7 +36,7 @@ impl Backend {
             .current_dir(&installed)
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("`{program}`: {error}: run `tests/backends/install`"));
+            .unwrap_or_else(|error| panic!("`{program}`: {error}: run `tests/install backends`"));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)

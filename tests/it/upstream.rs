@@ -1,5 +1,5 @@
 //! Other MCP servers behind the host, through `plugins/mcp`: the reference servers, another Plimsoll, and one that misbehaves.
-//! `tests/backends-mcp/install` puts the servers into `target/backends-mcp`.
+//! `tests/install backends-mcp` puts the servers into `target/backends-mcp`.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
