@@ -16,8 +16,10 @@ demo: guests
 	@cargo build --locked --workspace --bin plimsoll --example demo
 	@target/debug/examples/demo
 
+# Tests that compare times run last, one after the other: what else a machine does would decide them.
 test: guests clients services backends backends-mcp
 	cargo test --workspace --locked --lib --bins --tests
+	cargo test --package plimsoll --locked --test it -- --ignored --test-threads=1
 
 # SECONDS of random input for each target of host/fuzz.
 fuzz:
@@ -32,11 +34,11 @@ guests:
 
 # What the tests call the host with: other people's MCP clients and their conformance suite.
 clients:
-	@tests/clients/install
+	@tests/install clients
 
 # The MCP servers that tests put behind the host.
 backends-mcp: clients
-	@tests/backends-mcp/install
+	@tests/install backends-mcp
 
 # Calls another MCP server through the host.
 try-mcp: guests backends-mcp
@@ -49,7 +51,7 @@ services:
 
 # What plugins call in the tests: a FastAPI service and json-server, and the OpenAPI documents of npm packages.
 backends:
-	@tests/backends/install
+	@tests/install backends
 
 release:
 	cargo build --release --package plimsoll --locked

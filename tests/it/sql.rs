@@ -494,6 +494,7 @@ async fn until_running(pool: &PgPool, count: i64) {
 
 /// A million accounts: page 1,000 costs what page 1 does, the pages are the table, and nothing goes on that is over.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "compares times: `make test` runs it with nothing beside it"]
 async fn a_million_accounts_are_paged_by_key_and_nothing_runs_on() {
     const ACCOUNTS: u64 = 1_000_000;
     let postgres = Postgres::start();
