@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::queries::Queries;
 use crate::results::{Origin, Results};
-use crate::sandbox::{Failed, Progress, Request, Usage};
+use crate::sandbox::{Failed, Progress, Request, Usage, Window};
 use crate::shape::{
     Ask, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, ResultId, Signer,
     ToolFacts,
@@ -132,15 +132,15 @@ impl Host {
         client::profile(name)
     }
 
-    /// For whom an answer is shaped: the budget of this caller, for a call that asks for `max_tokens`, and the gates of its
-    /// program. The only place where the sources of a budget come together.
-    pub fn reader(&self, caller: &Caller, max_tokens: Option<u64>) -> Reader<'static> {
+    /// For whom an answer is shaped: the budget of this caller, for a call of this tool that asks for `max_tokens`, and the
+    /// gates of its program. What the operator decided for the tool goes before what is set for the whole tenant. The only place where the sources of a budget come together.
+    pub fn reader(&self, caller: &Caller, tool: &Tool, max_tokens: Option<u64>) -> Reader<'static> {
         let profile = self.profile(caller);
         let (key, org) = self.tenants.budgets(caller);
         let budget = BudgetSources {
             input: max_tokens,
             key,
-            org,
+            org: tool.result_tokens.or(org),
             client_default: profile.and_then(|profile| profile.budget_tokens),
         }
         .resolve();
@@ -348,12 +348,12 @@ impl Host {
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
             .iter()
-            .map(|caller| self.reader(caller, ask.max_tokens()))
+            .map(|caller| self.reader(caller, tool, ask.max_tokens()))
             .collect();
         let call = self.shaping(tool, &ask, readers[0]);
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
-        let deadline = tool.plugin.limits().deadline;
+        let deadline = tool.deadline;
         let tenant = self.tenants.tenant(caller);
         let _permit_of_tenant = match &tenant {
             Some(tenant) => Some(tenant.admit(deadline).await?),
@@ -375,7 +375,7 @@ impl Host {
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
             let spool = self.results.spool().filter(|_| !ask.is_continuation());
             let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-            let called = tool.plugin.call_since(begun, account.meter.clone(), request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
+            let called = tool.plugin.call_within(Window { begun, deadline }, account.meter.clone(), request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
                 tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
                 account.usage = failed.usage;
                 failed.refusal
@@ -419,7 +419,7 @@ impl Host {
                 ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
             }
             let ask = ask.reading(id, stored.start);
-            let deadline = tool.plugin.limits().deadline;
+            let deadline = tool.deadline;
             let tenant = self.tenants.tenant(caller);
             let _permit_of_tenant = match &tenant {
                 Some(tenant) => Some(tenant.admit(deadline).await?),
@@ -430,7 +430,7 @@ impl Host {
                 has_structured_copy: false,
                 ..tool.facts.clone()
             };
-            let reader = self.reader(caller, ask.max_tokens());
+            let reader = self.reader(caller, &tool, ask.max_tokens());
             let call = Call {
                 tool: &facts,
                 ..self.shaping(&tool, &ask, reader)

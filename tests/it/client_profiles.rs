@@ -474,7 +474,9 @@ fn check_says_what_is_taken_out_of_cells() {
             .count()
     };
     assert_eq!(
-        shown("cells = drop note; replace data over 256 characters # plimsoll.toml"),
+        shown(
+            "cells = drop note; replace data over 256 characters # plugins.fleet.tools.fleet_show"
+        ),
         1,
         "{out}"
     );

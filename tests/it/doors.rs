@@ -132,7 +132,7 @@ fn check_prints_every_value_with_its_source() {
     assert_eq!(source("plugins.fleet", "fuel"), "plimsoll.toml");
     assert_eq!(
         source("plugins.fleet.tools.fleet_show", "default_limit"),
-        "plimsoll.toml"
+        "plugins.fleet.tools.fleet_show"
     );
     assert_eq!(
         source("plugins.fleet.tools.fleet_show", "cap_bytes"),

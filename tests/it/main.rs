@@ -21,6 +21,7 @@ mod grants;
 mod lifecycle;
 mod limits;
 mod openapi;
+mod policy;
 mod postgres;
 mod readme;
 mod replicas;

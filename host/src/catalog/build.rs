@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 
 use super::{Target, Tool, schema};
 use crate::admission::Admission;
-use crate::config::{PluginConfig, ToolFile};
+use crate::config::{self, Decided, PluginConfig};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
 use crate::sandbox::{Description, Plugin};
 use crate::shape::{HostArgument, Policy, ToolFacts, excerpt, tokens};
@@ -24,6 +25,10 @@ const MAX_DESCRIPTION_BYTES: usize = 1 << 14;
 
 /// Bytes of a title: a line.
 const MAX_TITLE_BYTES: usize = 200;
+
+/// Tags of one tool, and the bytes of one.
+const MAX_TAGS: usize = 20;
+const MAX_TAG_BYTES: usize = 64;
 
 /// Bytes of one entry of the listing, of which a page of the default cap holds two.
 const MAX_LISTED_BYTES: usize = 120_000;
@@ -43,6 +48,7 @@ struct Declared {
     output: Option<String>,
     shape: Shape,
     annotations: Annotations,
+    tags: Vec<String>,
     examples: Vec<contract::Example>,
     target: Target,
 }
@@ -53,7 +59,6 @@ pub fn build(
     admission: &Arc<Admission>,
     entry: &PluginConfig,
 ) -> anyhow::Result<Vec<Tool>> {
-    let overrides = &entry.tools;
     let Description { tools, collections } = plugin.description();
     let count = tools.len() + collections.len();
     ensure!(
@@ -74,30 +79,23 @@ pub fn build(
             excerpt(&twice.name)
         );
     }
-    if let Some(unknown) = overrides
-        .keys()
-        .find(|name| !declared.iter().any(|tool| tool.name == **name))
+    if let Some((_, place)) = entry
+        .rules
+        .names_of_plugin()
+        .find(|(name, _)| !declared.iter().any(|tool| tool.name == *name))
     {
         let names: Vec<&str> = declared.iter().map(|tool| tool.name.as_str()).collect();
         bail!(
-            "`plugins.{}.tools.{unknown}`: the plugin has no such tool; it has {}",
-            plugin.name(),
+            "`{place}`: the plugin has no such tool; it has {}",
             names.join(", ")
         );
     }
-    let default = ToolFile::default();
     declared
         .into_iter()
         .map(|declared| {
             let name = declared.name.clone();
-            publish(
-                declared,
-                plugin,
-                admission,
-                entry,
-                overrides.get(&name).unwrap_or(&default),
-            )
-            .with_context(|| format!("tool `{}`", excerpt(&name)))
+            publish(declared, plugin, admission, entry)
+                .with_context(|| format!("tool `{}`", excerpt(&name)))
         })
         // Whoever may not see a key could try out which there are.
         .filter(|tool| {
@@ -118,6 +116,7 @@ fn of_tool(tool: &contract::Tool) -> anyhow::Result<Declared> {
         output: tool.output_schema.clone(),
         shape: tool.shape.clone(),
         annotations: tool.annotations,
+        tags: tool.tags.clone(),
         examples: tool.examples.clone(),
         target: Target::Handler(tool.name.clone()),
     })
@@ -160,6 +159,7 @@ fn of_collection(collection: &Collection) -> Vec<Declared> {
         output: None,
         shape,
         annotations: read_only,
+        tags: collection.tags.clone(),
         examples: Vec::new(),
         target: Target::List(collection.name.clone()),
     }];
@@ -188,6 +188,7 @@ fn of_collection(collection: &Collection) -> Vec<Declared> {
                 ..collection.shape.clone()
             },
             annotations: read_only,
+            tags: collection.tags.clone(),
             examples: Vec::new(),
             target: Target::Get(collection.name.clone()),
         });
@@ -224,7 +225,6 @@ fn publish(
     plugin: &Arc<Plugin>,
     admission: &Arc<Admission>,
     entry: &PluginConfig,
-    overrides: &ToolFile,
 ) -> anyhow::Result<Tool> {
     let limits = &entry.limits;
     let is_name = |name: &str| {
@@ -251,19 +251,28 @@ fn publish(
         );
     }
     let required = schema::required(&declared.input);
-    let (shape, overridden) = overrides.apply(declared.shape)?;
-    let names = overrides.argument_names()?;
+    let is_tag =
+        |tag: &String| (1..=MAX_TAG_BYTES).contains(&tag.len()) && !tag.contains(char::is_control);
+    ensure!(
+        declared.tags.len() <= MAX_TAGS && declared.tags.iter().all(is_tag),
+        "expected at most {MAX_TAGS} tags, each 1 to {MAX_TAG_BYTES} bytes of one line"
+    );
+    let tags = config::tags(&declared.tags, declared.annotations);
+    let Decided {
+        settings,
+        cells,
+        by,
+    } = entry.rules.for_tool(&declared.name, &tags)?;
+    let shape = settings.apply(declared.shape)?;
+    let names = settings.argument_names()?;
     let policy = Policy::new(
         &shape,
         limits.cap_bytes.value,
         &schema::properties(&declared.input),
         &names,
     )
-    .map_err(|message| anyhow!(message))?;
-    let policy = match &overrides.cells {
-        Some(cells) => policy.with_cells(&cells.policy()?),
-        None => policy,
-    }
+    .map_err(|message| anyhow!(message))?
+    .with_cells(&cells)
     .with_cells(&entry.cells);
     let input = schema::publish(declared.input, &policy);
     let narrowing = schema::narrowing(&input, &required, &policy);
@@ -319,7 +328,12 @@ fn publish(
         admission: admission.clone(),
         intake_bytes: limits.intake_bytes.value,
         examples: declared.examples,
-        overridden,
+        tags,
+        deadline: settings
+            .deadline_ms
+            .map_or(limits.sandbox().deadline, Duration::from_millis),
+        result_tokens: settings.result_tokens,
+        decided_by: by,
         validator,
     })
 }

@@ -9,8 +9,9 @@ mod references;
 mod registry;
 mod schema;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use serde_json::Value;
@@ -55,8 +56,14 @@ pub struct Tool {
     pub intake_bytes: usize,
     /// Documented calls.
     pub examples: Vec<Example>,
-    /// Fields of the shape that the operator overrode.
-    pub overridden: Vec<&'static str>,
+    /// The tags by which rules find it.
+    pub tags: BTreeSet<String>,
+    /// Wall-clock time of one call.
+    pub deadline: Duration,
+    /// Token budget of its answers, in place of the tenant's.
+    pub result_tokens: Option<u64>,
+    /// Which rule of the operator decided, by the name of the setting.
+    pub decided_by: BTreeMap<&'static str, String>,
     /// Tokens that its listing costs.
     pub listing_tokens: u64,
     validator: jsonschema::Validator,

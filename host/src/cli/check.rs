@@ -1,5 +1,6 @@
 //! `plimsoll check`
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -70,8 +71,13 @@ fn effective(app: &App) -> String {
     for tenant in &config.tenants {
         out.tenant(tenant);
     }
+    // How many tools each rule is for.
+    let mut rules = BTreeMap::<&str, usize>::new();
     for plugin in config.entries() {
         out.plugin(plugin);
+        for place in plugin.rules.places() {
+            rules.entry(place).or_default();
+        }
         let tenant = config.tenants.iter().find(|tenant| match &plugin.tenant {
             Some(name) => tenant.name == *name,
             None => {
@@ -87,7 +93,20 @@ fn effective(app: &App) -> String {
         let is_of_plugin = |tool: &&Arc<Tool>| tool.plugin.name() == plugin.name;
         for tool in catalog.tools().filter(is_of_plugin) {
             out.tool(&plugin.name, tool);
+            for place in plugin.rules.places_for(tool.name(), &tool.tags) {
+                *rules.entry(place).or_default() += 1;
+            }
         }
+    }
+    if !rules.is_empty() {
+        out.table("rules for tools");
+    }
+    for (place, tools) in rules {
+        let tools = match tools {
+            0 => String::from("no tool"),
+            tools => format!("{tools} tools"),
+        };
+        out.line(place, tools, "matched");
     }
     out.0
 }
@@ -204,14 +223,19 @@ impl Lines {
 
     fn tool(&mut self, plugin: &str, tool: &Tool) {
         self.table(&format!("plugins.{plugin}.tools.{}", tool.name()));
-        let source = |field: &str| {
-            if tool.overridden.contains(&field) {
-                Source::File
-            } else {
-                Source::Plugin
-            }
+        // The rule that decided, or whoever decides where none does.
+        let by = |setting: &str, otherwise: &str| {
+            let rule = tool.decided_by.get(setting);
+            rule.map_or_else(|| otherwise.to_owned(), String::clone)
         };
+        let source = |setting: &str| by(setting, &Source::Plugin.to_string());
         let policy = &tool.policy;
+        let tags: Vec<&str> = tool.tags.iter().map(String::as_str).collect();
+        let tags = match tags.is_empty() {
+            true => String::from("none"),
+            false => tags.join(", "),
+        };
+        self.line("tags", tags, Source::Plugin);
         self.line("rows", policy.rows_at(), source("rows"));
         self.line("key", policy.key().unwrap_or("none"), source("key"));
         self.line(
@@ -247,9 +271,16 @@ impl Lines {
             source("columns"),
         );
         let (default_limit, max_limit) = policy.page();
-        self.line("default_limit", default_limit, source("page"));
-        self.line("max_limit", max_limit, source("page"));
+        self.line("default_limit", default_limit, source("default_limit"));
+        self.line("max_limit", max_limit, source("max_limit"));
         self.line("cap_bytes", policy.cap_bytes(), source("cap_bytes"));
+        let deadline = tool.deadline.as_millis();
+        let of_limits = format!("plugins.{plugin}.limits");
+        self.line("deadline_ms", deadline, by("deadline_ms", &of_limits));
+        match tool.result_tokens {
+            Some(tokens) => self.line("result_tokens", tokens, source("result_tokens")),
+            None => self.line("result_tokens", "as for the caller", Source::Default),
+        }
         let cells = match policy.cells().describe() {
             nothing if nothing.is_empty() => String::from("as they are"),
             cells => cells,
@@ -259,7 +290,8 @@ impl Lines {
             .into_iter()
             .filter_map(|argument| policy.published(argument))
             .collect();
-        self.line("arguments", published.join(", "), "added by the host");
+        let added = published.join(", ");
+        self.line("arguments", added, by("arguments", "added by the host"));
         self.line("listing_tokens", tool.listing_tokens, "measured");
     }
 }

@@ -1,6 +1,5 @@
 //! `plimsoll inspect`
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use super::{ConfigArgument, Exit};
 use crate::admission::Admission;
 use crate::app;
 use crate::catalog::{self, Tool};
-use crate::config::{Config, PluginConfig};
+use crate::config::{Config, PluginConfig, Rules};
 use crate::sandbox::{Grants, Want};
 
 #[derive(Debug, Args)]
@@ -85,7 +84,7 @@ impl Inspect {
                 // Nothing is called here.
                 let admission = Arc::new(Admission::new(String::new(), 1, 0));
                 let declared = PluginConfig {
-                    tools: BTreeMap::new(),
+                    rules: Rules::default(),
                     ..plugin.clone()
                 };
                 let tools = catalog::build(&Arc::new(loaded), &admission, &declared)?;

@@ -42,6 +42,9 @@ pub struct File {
     /// Limits of every plugin that does not set its own.
     #[serde(default)]
     pub limits: LimitsFile,
+    /// What the operator decides for tools of any plugin: by name, by a glob such as `list_*`, or by a tag as `tag:billing`.
+    #[serde(default)]
+    pub tools: BTreeMap<String, ToolFile>,
     /// The plugins, by name.
     #[serde(default)]
     pub plugins: BTreeMap<String, PluginFile>,
@@ -212,7 +215,7 @@ pub struct PluginFile {
     /// Limits of this plugin's calls.
     #[serde(default)]
     pub limits: LimitsFile,
-    /// What the operator decides for single tools, by the tool's name.
+    /// The same as `[tools]` for this plugin's tools alone.
     #[serde(default)]
     pub tools: BTreeMap<String, ToolFile>,
 }
@@ -254,7 +257,9 @@ pub struct ConnectionFile {
     pub pool: Option<u32>,
 }
 
-/// Overrides of one tool's declared shape, field by field.
+/// What the operator decides for a tool, setting by setting: in place of what its plugin declares, or of a wider rule. A name
+/// is more specific than a glob, a glob than a tag, a longer glob than a shorter one, and a plugin's rule than the same one for
+/// every plugin. `read-only`, `destructive`, `idempotent` and `open-world` are tags of the tools that have these annotations.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFile {
@@ -276,7 +281,12 @@ pub struct ToolFile {
     pub max_limit: Option<u32>,
     /// A reply of this many bytes or more is refused.
     pub cap_bytes: Option<u32>,
-    /// What is taken out of the values of its rows.
+    /// Wall-clock time of one call, in milliseconds, in place of the plugin's. At most 60,000.
+    pub deadline_ms: Option<u64>,
+    /// Token budget of its answers, in place of the tenant's, or of the host's where there are no tenants. What a call or
+    /// its key says goes first.
+    pub result_tokens: Option<u64>,
+    /// What is taken out of the values of its rows, beside what wider rules take out.
     pub cells: Option<CellsFile>,
     /// Arguments of the host for this tool: another name, or `false` to switch one off.
     #[serde(default)]

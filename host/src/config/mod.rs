@@ -7,9 +7,9 @@ mod file;
 mod grants;
 mod reference;
 mod results;
+mod rules;
 mod tenants;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,15 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 pub use file::{CellsFile, File, ToolFile};
-use file::{HorizonFile, LimitsFile, PluginFile, Switch};
+use file::{LimitsFile, PluginFile};
 pub use reference::reference;
 pub use results::{DEFAULT_KEEP_SECONDS, DEFAULT_TENANT_BYTES, ResultsConfig};
+pub use rules::{Decided, Rules, tags};
 pub use tenants::{AuthConfig, DEFAULT_SCOPE, TenantConfig, check_budget};
 
 use crate::admission::{DEFAULT_CONCURRENT_CALLS, DEFAULT_QUEUED_CALLS};
-use crate::contract;
 use crate::sandbox::{Grants, Limits, MAX_DEADLINE};
-use crate::shape::{
-    CellPolicy, DEFAULT_CAP_BYTES, DEFAULT_DATA_CHARS, DEFAULT_INTAKE_BYTES, DEFAULT_LIMIT,
-    HostArgument, MAX_LIMIT, MIN_CAP_BYTES,
-};
+use crate::shape::{CellPolicy, DEFAULT_CAP_BYTES, DEFAULT_INTAKE_BYTES, MIN_CAP_BYTES};
 use crate::store::Location;
 
 /// Where the HTTP doors listen by default: on loopback, since a host without keys is for one user.
@@ -135,20 +132,7 @@ impl PluginLimits {
 
     /// These limits where `file` says nothing. `place` names the table in messages.
     fn overridden(&self, file: &LimitsFile, place: &str) -> anyhow::Result<Self> {
-        let max = MAX_DEADLINE.as_millis() as u64;
-        match file.deadline_ms {
-            Some(0) => bail!("`{place}.deadline_ms` must be at least 1, found 0"),
-            Some(found) if found > max => bail!(
-                "`{place}.deadline_ms` must be at most {max}, found {found}: stock MCP clients hang up at 60 s, so a longer \
-                 call would go on with nobody there to read its answer"
-            ),
-            _ => {}
-        }
-        if let Some(found) = file.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
-            bail!(
-                "`{place}.cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}"
-            );
-        }
+        check_bounds(file.deadline_ms, file.cap_bytes, &format!("{place}."))?;
         let at_least_one = [
             ("fuel", file.fuel),
             ("memory_bytes", file.memory_bytes),
@@ -195,8 +179,8 @@ pub struct PluginConfig {
     pub grants: Grants,
     /// Limits of its calls.
     pub limits: PluginLimits,
-    /// Overrides by tool.
-    pub tools: BTreeMap<String, ToolFile>,
+    /// What the operator decides for its tools.
+    pub rules: Rules,
     /// What is taken out of the cells of every tool, beside what is for one.
     pub cells: CellPolicy,
 }
@@ -270,7 +254,7 @@ impl Config {
             component: component.to_owned(),
             grants: Grants::default(),
             limits: config.limits.clone(),
-            tools: BTreeMap::new(),
+            rules: Rules::default(),
             cells: CellPolicy::default(),
         });
         Ok(config)
@@ -290,16 +274,16 @@ impl Config {
             })
             .transpose()?;
         let default_listen = DEFAULT_LISTEN.parse().context("the default address")?;
-        if file.result_tokens == Some(0) {
-            bail!("`result_tokens` must be at least 1, found 0; leave it out for no budget");
-        }
+        check_tokens(file.result_tokens)?;
         let limits = PluginLimits::defaults().overridden(&file.limits, "limits")?;
         let plugins_folder = Setting::or(
             file.plugins_folder.map(|plugins| folder.join(plugins)),
             &Setting::default(folder.join("plugins")),
         );
-        let entry =
-            |name, plugin| resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits);
+        let rules = Rules::of_host(&file.tools)?;
+        let entry = |name, plugin| {
+            resolve_plugin(name, plugin, folder, &plugins_folder.value, &limits, &rules)
+        };
         let (tenants, variants) = tenants::resolve(file.tenants, &file.plugins, entry)?;
         let plugins = file
             .plugins
@@ -397,6 +381,7 @@ fn resolve_plugin(
     folder: &Path,
     plugins_folder: &Path,
     limits: &PluginLimits,
+    rules: &Rules,
 ) -> anyhow::Result<PluginConfig> {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -408,9 +393,6 @@ fn resolve_plugin(
         bail!("`plugins.{name}`: a plugin's name has letters, digits, `-` and `_`");
     }
     let place = format!("plugins.{name}");
-    for tool in file.tools.iter() {
-        check_tool(tool.1).with_context(|| format!("`{place}.tools.{}`", tool.0))?;
-    }
     let grants = grants::resolve(&file, folder, &place)?;
     Ok(PluginConfig {
         tenant: None,
@@ -420,175 +402,40 @@ fn resolve_plugin(
         ),
         grants,
         limits: limits.overridden(&file.limits, &format!("{place}.limits"))?,
-        tools: file.tools,
+        rules: rules.and_of_plugin(&file.tools, &place)?,
         name,
         cells: CellPolicy::default(),
     })
 }
 
-fn check_tool(tool: &ToolFile) -> anyhow::Result<()> {
-    if let Some(found) = tool.cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
-        bail!(
-            "`cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}"
-        );
+/// Checks what plugins and single tools can set alike. `place` is the table, with a dot, that messages name.
+fn check_bounds(
+    deadline_ms: Option<u64>,
+    cap_bytes: Option<u32>,
+    place: &str,
+) -> anyhow::Result<()> {
+    let max = MAX_DEADLINE.as_millis() as u64;
+    match deadline_ms {
+        Some(0) => bail!("`{place}deadline_ms` must be at least 1, found 0"),
+        Some(found) if found > max => bail!(
+            "`{place}deadline_ms` must be at most {max}, found {found}: stock MCP clients hang up at 60 s, so a longer \
+             call would go on with nobody there to read its answer"
+        ),
+        _ => {}
     }
-    tool.argument_names().map(drop)?;
-    tool.cells
-        .iter()
-        .try_for_each(|cells| cells.policy().map(drop))?;
-    if let Some(Switch::Value(horizon)) = &tool.horizon {
-        horizon.accepted()?;
+    if let Some(found) = cap_bytes.filter(|cap| *cap < MIN_CAP_BYTES) {
+        bail!(
+            "`{place}cap_bytes` must be at least {MIN_CAP_BYTES}, since a refusal must pass, found {found}"
+        );
     }
     Ok(())
 }
 
-impl HorizonFile {
-    fn accepted(&self) -> anyhow::Result<contract::Accepted> {
-        match (&self.live, &self.hidden) {
-            (Some(live), None) => Ok(contract::Accepted::OneOf(live.clone())),
-            (None, Some(hidden)) => Ok(contract::Accepted::NoneOf(hidden.clone())),
-            _ => bail!("`horizon` takes exactly one of `live` and `hidden`"),
-        }
+fn check_tokens(result_tokens: Option<u64>) -> anyhow::Result<()> {
+    if result_tokens == Some(0) {
+        bail!("`result_tokens` must be at least 1, found 0; leave it out for no budget");
     }
-}
-
-impl CellsFile {
-    /// As the stages take it.
-    pub fn policy(&self) -> anyhow::Result<CellPolicy> {
-        if let Some(chars) = self.replace_data_chars
-            && !self.replace_data
-        {
-            bail!(
-                "`cells.replace_data_chars` is {chars}, and `replace_data` is not true: expected both or none"
-            );
-        }
-        let numbers = [
-            ("replace_data_chars", self.replace_data_chars),
-            ("max_cell_chars", self.max_cell_chars),
-        ];
-        if let Some((name, _)) = numbers.iter().find(|(_, chars)| *chars == Some(0)) {
-            bail!(
-                "`cells.{name}` must be at least 1, found 0; leave it out to leave cells as they are"
-            );
-        }
-        let data_chars = self
-            .replace_data
-            .then_some(self.replace_data_chars.unwrap_or(DEFAULT_DATA_CHARS));
-        CellPolicy::new(&self.drop, &self.mask, data_chars, self.max_cell_chars)
-            .map_err(|message| anyhow::anyhow!("`cells`: {message}"))
-    }
-}
-
-impl ToolFile {
-    /// Under which name each argument of the host goes; none switches it off.
-    pub fn argument_names(&self) -> anyhow::Result<BTreeMap<HostArgument, Option<String>>> {
-        let mut names = BTreeMap::new();
-        for (name, switch) in &self.arguments {
-            let Some(argument) = HostArgument::named(name) else {
-                let valid: Vec<&str> = HostArgument::ALL
-                    .into_iter()
-                    .map(HostArgument::name)
-                    .collect();
-                bail!(
-                    "`arguments.{name}`: the host has no such argument; it has {}",
-                    valid.join(", ")
-                );
-            };
-            match switch {
-                Switch::Is(true) => {}
-                Switch::Is(false) => {
-                    names.insert(argument, None);
-                }
-                Switch::Value(name) => {
-                    names.insert(argument, Some(name.clone()));
-                }
-            }
-        }
-        Ok(names)
-    }
-
-    /// The plugin's declaration with what the operator says in its place, and the names of what was overridden.
-    pub fn apply(
-        &self,
-        mut shape: contract::Shape,
-    ) -> anyhow::Result<(contract::Shape, Vec<&'static str>)> {
-        let mut overridden = Vec::new();
-        if let Some(rows) = &self.rows {
-            overridden.push("rows");
-            shape.rows = match rows.as_str() {
-                "automatic" => contract::RowSource::Automatic,
-                "lines" => contract::RowSource::Lines,
-                "whole" => contract::RowSource::Whole,
-                pointer => contract::RowSource::Pointer(pointer.to_owned()),
-            };
-        }
-        if let Some(key) = &self.key {
-            overridden.push("key");
-            shape.key = Some(key.clone());
-        }
-        match &self.horizon {
-            None | Some(Switch::Is(true)) => {}
-            Some(Switch::Is(false)) => {
-                overridden.push("horizon");
-                shape.horizon = None;
-            }
-            Some(Switch::Value(horizon)) => {
-                overridden.push("horizon");
-                shape.horizon = Some(contract::Horizon {
-                    field: horizon.field.clone(),
-                    live: horizon.accepted()?,
-                    excluded: horizon.excluded.clone(),
-                });
-            }
-        }
-        if let Some(views) = &self.views {
-            overridden.push("views");
-            let view = |(name, fields): (&String, &Vec<String>)| contract::View {
-                name: name.clone(),
-                fields: fields.clone(),
-            };
-            shape.views = views.iter().map(view).collect();
-            if self.default_view.is_none() {
-                let default = shape.default_view.take();
-                shape.default_view = default.filter(|default| views.contains_key(default));
-            }
-        }
-        if let Some(default) = &self.default_view {
-            overridden.push("default_view");
-            shape.default_view = Some(default.clone());
-        }
-        if let Some(columns) = &self.columns {
-            overridden.push("columns");
-            let column = |column: &file::ColumnFile| contract::Column {
-                name: column.name.clone(),
-                field: column.field.clone(),
-            };
-            shape.columns = columns.iter().map(column).collect();
-        }
-        if self.default_limit.is_some() || self.max_limit.is_some() {
-            overridden.push("page");
-            let declared = shape.page.unwrap_or(contract::Page {
-                default_limit: DEFAULT_LIMIT,
-                max_limit: MAX_LIMIT,
-            });
-            let max_limit = self.max_limit.unwrap_or(declared.max_limit);
-            let default_limit = self
-                .default_limit
-                .unwrap_or(declared.default_limit.min(max_limit));
-            shape.page = Some(contract::Page {
-                default_limit,
-                max_limit,
-            });
-        }
-        if let Some(cap) = self.cap_bytes {
-            overridden.push("cap_bytes");
-            shape.cap_bytes = Some(cap);
-        }
-        if self.cells.is_some() {
-            overridden.push("cells");
-        }
-        Ok((shape, overridden))
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::results::DEFAULT_FOLDER;
 use super::{
-    DEFAULT_DATA_CHARS, DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE,
-    DEFAULT_STATE, DEFAULT_TENANT_BYTES, File, PluginLimits,
+    DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE,
+    DEFAULT_TENANT_BYTES, File, PluginLimits,
 };
 use crate::sandbox::DEFAULT_POOL;
-use crate::shape::DEFAULT_INTAKE_BYTES;
+use crate::shape::{DEFAULT_DATA_CHARS, DEFAULT_INTAKE_BYTES};
 use crate::tenant::{DEFAULT_TENANT_CALLS, DEFAULT_TENANT_QUEUE};
 
 /// The reference as Markdown tables, one a TOML table.
@@ -33,9 +33,13 @@ pub fn reference() -> String {
             "",
             "ConnectionFile",
         ),
-        ("`[plugins.NAME.tools.TOOL]`", "", "ToolFile"),
         (
-            "`[plugins.NAME.tools.TOOL.cells]` and `[tenants.NAME.cells]`",
+            "`[tools.TOOLS]` and `[plugins.NAME.tools.TOOLS]`",
+            "",
+            "ToolFile",
+        ),
+        (
+            "`[plugins.NAME.tools.TOOLS.cells]` and `[tenants.NAME.cells]`",
             "",
             "CellsFile",
         ),

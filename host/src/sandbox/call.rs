@@ -80,6 +80,15 @@ pub struct Usage {
     pub elapsed: Duration,
 }
 
+/// When a call has to end.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// When it began. It may have waited since: whoever calls has waited with it.
+    pub begun: Instant,
+    /// How long it may take from then on.
+    pub deadline: Duration,
+}
+
 /// What a call has used so far, for whoever has to know it of a call that was dropped.
 #[derive(Debug, Default)]
 pub struct Meter {
@@ -146,17 +155,27 @@ impl Plugin {
         tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
-        let now = Instant::now();
-        self.call_since(now, Arc::default(), request, intake, progress, tenant, id)
-            .await
+        let window = Window {
+            begun: Instant::now(),
+            deadline: self.limits.deadline,
+        };
+        self.call_within(
+            window,
+            Arc::default(),
+            request,
+            intake,
+            progress,
+            tenant,
+            id,
+        )
+        .await
     }
 
-    /// The same for a call that began earlier, and has waited since: its deadline counts from then, since that is what
-    /// whoever calls has waited for. `meter` tells what it used where its future is dropped.
+    /// The same for a call that has a time of its own. `meter` tells what it used where its future is dropped.
     #[expect(clippy::too_many_arguments, reason = "each is another thing")]
-    pub async fn call_since(
+    pub async fn call_within(
         &self,
-        started: Instant,
+        window: Window,
         meter: Arc<Meter>,
         request: Request,
         intake: Intake,
@@ -164,7 +183,8 @@ impl Plugin {
         tenant: &str,
         id: &str,
     ) -> Result<Called, Failed> {
-        let deadline = started + self.limits.deadline;
+        let started = window.begun;
+        let deadline = started + window.deadline;
         let fail = |refusal: Refusal, usage| Failed {
             refusal,
             usage: Usage {
@@ -175,7 +195,7 @@ impl Plugin {
 
         // Declared before the store, so that the slot is free only after the instance is gone.
         let Some(_slot) = self.slot(deadline).await else {
-            return Err(fail(failure::busy(self.limits.deadline), Usage::default()));
+            return Err(fail(failure::busy(window.deadline), Usage::default()));
         };
         let journal = Journal::new(self.name.clone(), request.subject(), tenant, id);
         let turn = Turn::new();
@@ -199,7 +219,7 @@ impl Plugin {
             ..instance::usage(&metered.store, &self.limits)
         };
         let store = &mut metered.store;
-        self.settle(outcome, request.subject(), id)
+        self.settle(outcome, window.deadline, request.subject(), id)
             .map_err(|refusal| fail(refusal, usage))?;
         // Host functions take the intake out and put it back before they return.
         match store.data_mut().intake.take() {
@@ -259,15 +279,16 @@ impl Plugin {
         }
     }
 
-    /// What came of the guest's work; `None` is a deadline that passed. What broke goes to the log in full.
+    /// What came of the guest's work; `None` is the `deadline` that passed. What broke goes to the log in full.
     pub(super) fn settle<T>(
         &self,
         outcome: Option<wasmtime::Result<Result<T, Fault>>>,
+        deadline: Duration,
         subject: &str,
         id: &str,
     ) -> Result<T, Refusal> {
         let error = match outcome {
-            None => return Err(failure::timeout(&self.limits)),
+            None => return Err(failure::timeout(deadline)),
             Some(Ok(Err(fault))) => return Err(failure::fault(&fault)),
             Some(Ok(Ok(value))) => return Ok(value),
             Some(Err(error)) => error,

@@ -26,8 +26,8 @@ pub(super) fn busy(waited: Duration) -> Refusal {
 }
 
 /// The deadline passed.
-pub(super) fn timeout(limits: &Limits) -> Refusal {
-    let deadline = limits.deadline.as_millis();
+pub(super) fn timeout(deadline: Duration) -> Refusal {
+    let deadline = deadline.as_millis();
     Refusal::new(
         Code::InvokeTimeout,
         format!(
@@ -197,7 +197,7 @@ mod tests {
             )
         );
         assert_eq!(text(ResourceTableError::Full).0, Code::OutOfMemory);
-        let timeout = timeout(&Limits::default());
+        let timeout = timeout(Limits::default().deadline);
         assert_eq!(
             timeout.message,
             "The call did not end within 30000 ms and was stopped. Ask for less, or call again later. The operation may \

@@ -389,13 +389,14 @@ impl Plugin {
         {
             bail!("`{subject}` returned more than {DESCRIPTION_BYTES} bytes");
         }
-        self.settle(outcome, subject, "load").map_err(|refusal| {
-            anyhow!(
-                "`{subject}` failed: {}: {}",
-                refusal.error.as_str(),
-                refusal.message
-            )
-        })
+        self.settle(outcome, self.limits.deadline, subject, "load")
+            .map_err(|refusal| {
+                anyhow!(
+                    "`{subject}` failed: {}: {}",
+                    refusal.error.as_str(),
+                    refusal.message
+                )
+            })
     }
 
     async fn listing(

@@ -28,7 +28,7 @@ mod share;
 mod sql;
 mod turn;
 
-pub use call::{Called, Failed, Meter, Progress, Request, Usage};
+pub use call::{Called, Failed, Meter, Progress, Request, Usage, Window};
 pub use engine::{Sandbox, SandboxOptions};
 pub use grants::{FileGrant, Grants};
 pub use hosts::HostGrant;

@@ -1007,7 +1007,7 @@ async fn instantiated(text: &str, limits: Limits) -> Result<(), Refusal> {
         )
         .await
     {
-        None => Err(failure::timeout(&limits)),
+        None => Err(failure::timeout(limits.deadline)),
         Some(Err(error)) => Err(failure::broken(&error, &limits)),
         Some(Ok(_)) => Ok(()),
     }

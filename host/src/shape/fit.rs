@@ -66,7 +66,7 @@ pub struct BudgetSources {
     pub input: Option<u64>,
     /// The key that the caller showed.
     pub key: KeyBudget,
-    /// The tenant, or `result_tokens` of a host without tenants.
+    /// The operator: a rule for the tool, else the tenant, or `result_tokens` of a host without tenants.
     pub org: Option<u64>,
     /// The default for the calling program.
     pub client_default: Option<u64>,

@@ -32,6 +32,7 @@ export const backend = {
         filters: [],
         applies: {},
       },
+      tags: [],
     },
   ],
 

@@ -38,6 +38,7 @@ export const tools = {
         applies: {},
       },
       annotations: { readOnly: true, idempotent: true },
+      tags: [],
       examples: [{ title: 'All notes, as a table', arguments: '{"horizon":"all","format":"csv"}' }],
     },
   ],

@@ -48,6 +48,7 @@ class Backend(exports.Backend):
                     applies=shaping.PushDown(0),
                 ),
                 count=None,
+                tags=[],
             )
         ]
 

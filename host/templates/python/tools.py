@@ -51,6 +51,7 @@ class Tools(exports.Tools):
                     applies=shaping.PushDown(0),
                 ),
                 annotations=tools.Annotations.READ_ONLY | tools.Annotations.IDEMPOTENT,
+                tags=[],
                 examples=[tools.Example("All notes, as a table", '{"horizon":"all","format":"csv"}')],
             )
         ]

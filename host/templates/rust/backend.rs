@@ -76,6 +76,7 @@ impl Guest for Plugin {
                 applies: PushDown::empty(),
             },
             count: None,
+            tags: Vec::new(),
         }])
     }
 

@@ -77,6 +77,7 @@ impl Guest for Plugin {
                 applies: PushDown::empty(),
             },
             annotations: Annotations::READ_ONLY | Annotations::IDEMPOTENT,
+            tags: Vec::new(),
             examples: vec![Example {
                 title: text("All notes, as a table"),
                 arguments: text(r#"{"horizon":"all","format":"csv"}"#),

@@ -44,6 +44,7 @@ pub(crate) fn collection(
             .collect(),
         shape: shape(profile),
         count: Some(profile.rows as u64),
+        tags: Vec::new(),
     }
 }
 

@@ -123,6 +123,7 @@ fn tool(
         output_schema: None,
         shape,
         annotations: Annotations::READ_ONLY | Annotations::IDEMPOTENT,
+        tags: Vec::new(),
         examples: examples
             .iter()
             .map(|(title, arguments)| Example {

@@ -36,6 +36,7 @@ ACCOUNTS = backend.Collection(
         shaping.Horizon("status", shaping.Accepted_NoneOf(["closed"]), "closed accounts"),
     ),
     count=len(books.ACCOUNTS),
+    tags=[],
 )
 
 ENTRIES = backend.Collection(
@@ -52,4 +53,5 @@ ENTRIES = backend.Collection(
         ["id", "date", "debit", "credit", "cents", "purpose", "voucher", "booked_by"],
     ),
     count=books.ENTRIES,
+    tags=[],
 )

@@ -169,6 +169,7 @@ fn publish(entry: Entry, names: &Names, warnings: &mut Vec<String>) -> Result<To
         input_schema: input.text,
         output_schema,
         annotations,
+        tags: Vec::new(),
         examples: Vec::new(),
     })
 }

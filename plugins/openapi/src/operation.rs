@@ -16,6 +16,10 @@ const MAX_SCHEMA_BYTES: usize = 32 << 10;
 /// Bytes of a description. Clients are known to keep 2,048 characters.
 const MAX_DESCRIPTION_BYTES: usize = 2_000;
 
+/// Tags that the contract takes, and the bytes of one.
+const MAX_TAGS: usize = 20;
+const MAX_TAG_BYTES: usize = 64;
+
 /// Bytes of a title, which is one line.
 const MAX_TITLE_BYTES: usize = 120;
 
@@ -275,8 +279,21 @@ impl<'a> Operation<'a> {
                 "PATCH" => Annotations::DESTRUCTIVE,
                 _ => Annotations::empty(),
             },
+            tags: self.tags(),
             examples: Vec::new(),
         }
+    }
+
+    /// Its tags, as far as the contract takes them.
+    fn tags(&self) -> Vec<String> {
+        let is_taken = |tag: &Cow<'_, str>| {
+            (1..=MAX_TAG_BYTES).contains(&tag.len()) && !tag.contains(char::is_control)
+        };
+        let tags = self.found.node.strings_of("tags").into_iter();
+        tags.filter(is_taken)
+            .map(Cow::into_owned)
+            .take(MAX_TAGS)
+            .collect()
     }
 
     /// The schema of its arguments: as deep as [`MAX_SCHEMA_BYTES`] lets it be.

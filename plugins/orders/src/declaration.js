@@ -57,6 +57,7 @@ export const TOOLS = [
       ],
     },
     annotations: { readOnly: true, idempotent: true },
+    tags: [],
     examples: [
       { title: 'What is open', arguments: '{"status":"open"}' },
       { title: 'All orders of one customer, as a table', arguments: '{"customer":"C-0042","horizon":"all","format":"csv"}' },
@@ -69,6 +70,7 @@ export const TOOLS = [
     inputSchema: JSON.stringify(GET_SCHEMA),
     shape: { ...SHAPE, rows: { tag: 'whole' } },
     annotations: { readOnly: true, idempotent: true },
+    tags: [],
     examples: [{ title: 'The first order', arguments: '{"id":"O-00001"}' }],
   },
 ];

@@ -39,6 +39,7 @@ pub(crate) fn collection(name: String, table: &Table, relation: &Relation) -> Co
         shape: shape(relation, PushDown::FIELDS),
         // An estimate is no count.
         count: None,
+        tags: Vec::new(),
     }
 }
 
@@ -70,6 +71,7 @@ pub(crate) fn query(name: &str, query: &Query, relation: &Relation) -> Tool {
         output_schema: None,
         shape: shape(relation, applies),
         annotations: Annotations::READ_ONLY | Annotations::IDEMPOTENT,
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }
@@ -140,6 +142,7 @@ pub(crate) fn run_query(database: Database, tables: &[&Table]) -> Tool {
             applies: PushDown::empty(),
         },
         annotations,
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }

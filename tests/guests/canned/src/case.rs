@@ -24,6 +24,8 @@ pub(crate) struct Tool {
     #[serde(default)]
     annotations: Vec<Annotation>,
     #[serde(default)]
+    tags: Vec<String>,
+    #[serde(default)]
     examples: Vec<Example>,
     /// The file in the folder that is the answer. Absent: an empty answer.
     pub(crate) answer: Option<String>,
@@ -183,6 +185,7 @@ impl Tool {
                     }
                 },
             ),
+            tags: self.tags.clone(),
             examples: self
                 .examples
                 .iter()

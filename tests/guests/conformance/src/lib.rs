@@ -147,6 +147,7 @@ fn tool(name: &str, description: &str, input_schema: &str) -> Tool {
             applies: PushDown::empty(),
         },
         annotations: Annotations::READ_ONLY,
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }

@@ -113,6 +113,7 @@ fn tool(name: &str, description: &str, input_schema: &str) -> Tool {
             applies: PushDown::empty(),
         },
         annotations: Annotations::empty(),
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }

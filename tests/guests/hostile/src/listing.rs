@@ -108,6 +108,7 @@ fn tool(name: &str, description: &str, schema: &str) -> Tool {
             applies: PushDown::empty(),
         },
         annotations: Annotations::empty(),
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }
