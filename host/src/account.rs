@@ -49,7 +49,7 @@ impl<'a> Account<'a> {
             tenant: caller.tenant.clone(),
             key_id: key.or_else(subject).unwrap_or_default(),
             client: caller.client.as_deref().map(named).unwrap_or_default(),
-            plugin: tool.plugin.name().to_owned(),
+            plugin: tool.carrier_name().to_owned(),
             tool: tool.name().to_owned(),
             outcome: CANCELLED.to_owned(),
             ..Entry::default()

@@ -129,8 +129,9 @@ impl App {
         {
             return Err(error.context(format!("plugin `{plugin}`")));
         }
-        self.host
-            .serve(registry.catalogs(&self.config, self.host.cap_bytes())?);
+        let catalogs = registry.catalogs(&self.config, self.host.cap_bytes())?;
+        catalogs.log_costs();
+        self.host.serve(catalogs);
         Ok(())
     }
 
@@ -170,7 +171,10 @@ impl App {
                 .replace(config.tenants.iter().map(tenant).collect());
         }
         match registry.catalogs(&config, self.host.cap_bytes()) {
-            Ok(catalogs) => self.host.serve(catalogs),
+            Ok(catalogs) => {
+                catalogs.log_costs();
+                self.host.serve(catalogs);
+            }
             Err(error) => tracing::warn!("the tools stay as they were: {error:#}"),
         }
         Some(config)

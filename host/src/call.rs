@@ -9,17 +9,18 @@ use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
 use crate::account::Account;
-use crate::catalog::{Catalog, Catalogs, Target, Tool};
+use crate::catalog::{Carrier, Catalog, Catalogs, Target, Tool};
 use crate::client::{self, Profile};
 use crate::contract::{BackendSelection, Condition};
 use crate::ledger::Ledger;
+use crate::meta::{self, Meant};
 use crate::metrics::Metrics;
 use crate::queries::Queries;
 use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage, Window};
 use crate::shape::{
-    Ask, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, ResultId, Signer,
-    ToolFacts,
+    Ask, BudgetSources, Call, HostArgument, Intake, Policy, Reader, Refusal, Reply, ResultId,
+    Signer, ToolFacts,
 };
 use crate::tenant::{Key, Tenants};
 
@@ -248,7 +249,7 @@ impl Host {
     pub async fn call(
         &self,
         caller: &Caller,
-        tool: &Tool,
+        tool: &Arc<Tool>,
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
     ) -> Reply {
@@ -272,25 +273,26 @@ impl Host {
         }
     }
 
-    /// Calls a tool, and says what its plugin used.
+    /// Calls a tool, or the one that `invoke_tool` names, and says what its plugin used.
     pub async fn measure(
         &self,
         caller: &Caller,
-        tool: &Tool,
+        tool: &Arc<Tool>,
         arguments: Map<String, Value>,
         progress: Option<ProgressSender>,
     ) -> (Reply, Usage) {
         let _running = Running::begin(&self.running);
-        let mut account = Account::open(self, caller, tool);
+        let meant = self.meant(caller, tool, arguments);
+        let mut account = Account::open(self, caller, &meant.tool);
         let span = account.span.clone();
         let callers = std::slice::from_ref(caller);
         let answered = self
-            .answer(callers, tool, arguments, progress, &mut account)
+            .answer(callers, &meant, progress, &mut account)
             .instrument(span)
             .await;
         let reply = match answered {
             Ok(mut replies) => replies.pop().expect("one caller gets one reply"),
-            Err(refusal) => Reply::refused(&refusal),
+            Err(refusal) => meant.facts.refuse(refusal),
         };
         account.close(&reply);
         account.release().await;
@@ -302,29 +304,42 @@ impl Host {
     pub async fn preview(
         &self,
         callers: &[Caller],
-        tool: &Tool,
+        tool: &Arc<Tool>,
         arguments: Map<String, Value>,
     ) -> Vec<Reply> {
         let Some(first) = callers.first() else {
             return Vec::new();
         };
         let _running = Running::begin(&self.running);
-        let mut account = Account::open(self, first, tool);
-        let answered = self
-            .answer(callers, tool, arguments, None, &mut account)
-            .await;
-        let replies = answered
-            .unwrap_or_else(|refusal| callers.iter().map(|_| Reply::refused(&refusal)).collect());
+        let meant = self.meant(first, tool, arguments);
+        let mut account = Account::open(self, first, &meant.tool);
+        let answered = self.answer(callers, &meant, None, &mut account).await;
+        let replies = answered.unwrap_or_else(|refusal| {
+            let refused = callers.iter().map(|_| meant.facts.refuse(refusal.clone()));
+            refused.collect()
+        });
         account.close(&replies[0]);
         account.release().await;
         replies
     }
 
+    /// What a call of a tool means: that call, or the one that it stands for.
+    fn meant(&self, caller: &Caller, tool: &Arc<Tool>, arguments: Map<String, Value>) -> Meant {
+        let catalog = self.catalog(caller);
+        Meant::of(&catalog, &self.signer, &caller.tenant, tool, arguments)
+    }
+
     /// What decides over an answer.
-    fn shaping<'a>(&'a self, tool: &'a Tool, ask: &'a Ask, reader: Reader<'a>) -> Call<'a> {
+    fn shaping<'a>(
+        &'a self,
+        tool: &'a Tool,
+        facts: &'a ToolFacts,
+        ask: &'a Ask,
+        reader: Reader<'a>,
+    ) -> Call<'a> {
         Call {
             policy: &tool.policy,
-            tool: &tool.facts,
+            tool: facts,
             ask,
             signer: &self.signer,
             budget: reader.budget,
@@ -337,20 +352,19 @@ impl Host {
     async fn answer(
         &self,
         callers: &[Caller],
-        tool: &Tool,
-        arguments: Map<String, Value>,
+        meant: &Meant,
         progress: Option<ProgressSender>,
         account: &mut Account<'_>,
     ) -> Result<Vec<Reply>, Refusal> {
-        let caller = &callers[0];
+        let (caller, tool) = (&callers[0], &*meant.tool);
         let id = account.call().to_owned();
-        let arguments = self.complete(tool, arguments).await;
+        let arguments = self.complete(tool, meant.arguments.clone()?).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
             .iter()
             .map(|caller| self.reader(caller, tool, ask.max_tokens()))
             .collect();
-        let call = self.shaping(tool, &ask, readers[0]);
+        let shaping = |reader| self.shaping(tool, &meant.facts, &ask, reader);
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.deadline;
@@ -363,19 +377,24 @@ impl Host {
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
             let mut replies = Vec::with_capacity(readers.len());
             for reader in &readers {
-                let call = self.shaping(tool, &ask, *reader);
+                let call = shaping(*reader);
                 let page = self.results.page(&call, &caller.tenant, tool.intake_bytes);
                 replies.push(page.await?);
             }
             replies
-        } else {
+        } else if let Carrier::Plugin {
+            plugin,
+            admission,
+            target,
+        } = &tool.carrier
+        {
             let patience = deadline.saturating_sub(begun.elapsed());
             // Until the reply is made: what an answer holds in memory is bounded by how many there are.
-            let _permit = tool.admission.admit(patience).await?;
+            let _permit = admission.admit(patience).await?;
             account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
             let spool = self.results.spool().filter(|_| !ask.is_continuation());
             let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-            let called = tool.plugin.call_within(Window { begun, deadline }, account.meter.clone(), request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
+            let called = plugin.call_within(Window { begun, deadline }, account.meter.clone(), request(target, &tool.policy, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
                 tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
                 account.usage = failed.usage;
                 failed.refusal
@@ -384,11 +403,20 @@ impl Host {
             tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
             let origin = Origin {
                 tenant: &caller.tenant,
-                plugin: tool.plugin.name(),
+                plugin: plugin.name(),
             };
+            let call = shaping(readers[0]);
             self.results
                 .shape_each(called.intake, &call, &readers, origin, begun + deadline)
                 .await
+        } else {
+            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            let catalog = self.catalog(caller);
+            let answers = readers.iter().map(|reader| {
+                let answer = meta::answer(tool, &shaping(*reader), &catalog);
+                answer.unwrap_or_else(|refusal| meant.facts.refuse(refusal))
+            });
+            answers.collect()
         };
         for reply in &replies {
             self.remember_query(reply, &ask, tool, &id).await;
@@ -431,10 +459,7 @@ impl Host {
                 ..tool.facts.clone()
             };
             let reader = self.reader(caller, &tool, ask.max_tokens());
-            let call = Call {
-                tool: &facts,
-                ..self.shaping(&tool, &ask, reader)
-            };
+            let call = self.shaping(&tool, &facts, &ask, reader);
             self.results
                 .page(&call, &caller.tenant, tool.intake_bytes)
                 .await
@@ -478,14 +503,14 @@ impl Host {
 }
 
 /// What the plugin is asked.
-fn request(tool: &Tool, ask: &Ask) -> Request {
-    match &tool.target {
+fn request(target: &Target, policy: &Policy, ask: &Ask) -> Request {
+    match target {
         Target::Handler(name) => Request::Tool {
             name: name.clone(),
-            arguments: Value::Object(ask.for_handler(&tool.policy)).to_string(),
+            arguments: Value::Object(ask.for_handler(policy)).to_string(),
         },
         Target::List(collection) => {
-            let pushed = ask.pushed_down(&tool.policy);
+            let pushed = ask.pushed_down(policy);
             let condition = |(field, values): (String, Vec<Value>)| Condition {
                 field,
                 values: values.iter().map(Value::to_string).collect(),

@@ -20,6 +20,7 @@
 //! | [`results`] | complete results: kept, read page by page, linked | MCP, HTTP |
 //! | [`client`] | what is known of client programs, as data | what a reply is |
 //! | [`call`] | one call from name and arguments to a sealed reply | which door it came through |
+//! | [`meta`] | calls of the host's own tools, which are listed in place of hundreds | how tools are found |
 //! | [`preview`] | what each client program would get of one answer | |
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
@@ -46,6 +47,7 @@ pub mod examples;
 pub mod http;
 pub mod ledger;
 pub mod mcp;
+pub mod meta;
 pub mod metrics;
 pub mod preview;
 pub mod queries;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use plimsoll::call::Caller;
 use plimsoll::call::Host;
 use plimsoll::catalog::{Catalog, Catalogs, Tool};
+use plimsoll::config::Surface;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -394,7 +395,8 @@ async fn change_the_listing(host: Arc<Host>) {
     let mut changes = tokio::time::interval(CHANGE);
     for count in [tools.len() - 1, tools.len()].into_iter().cycle() {
         changes.tick().await;
-        let catalog = Catalog::new(tools[..count].to_vec(), host.cap_bytes()).unwrap();
+        let catalog =
+            Catalog::new(tools[..count].to_vec(), Surface::Tools, host.cap_bytes()).unwrap();
         host.serve(Catalogs::single(Arc::new(catalog)));
     }
 }

@@ -21,7 +21,7 @@ impl Subject {
     /// A tool of this shape; none where the host refuses to carry it out.
     pub fn new(shape: &Shape) -> Option<Self> {
         let policy = Policy::new(shape, DEFAULT_CAP_BYTES, &["id", "state"], &BTreeMap::new()).ok()?;
-        let facts = ToolFacts { name: "tool".into(), narrowing: Vec::new(), own_limit: None, has_structured_copy: false };
+        let facts = ToolFacts { name: "tool".into(), narrowing: Vec::new(), own_limit: None, has_structured_copy: false, is_invoked: false };
         Some(Self { policy, facts, signer: Signer::new([7; 32]) })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 
-use super::{Target, Tool, schema};
+use super::{Carrier, Target, Tool, schema};
 use crate::admission::Admission;
 use crate::config::{self, Decided, PluginConfig};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
@@ -17,8 +17,9 @@ use crate::shape::{HostArgument, Policy, ToolFacts, excerpt, tokens};
 /// The longest name that all clients take.
 const MAX_NAME_CHARS: usize = 64;
 
-/// Tools of one plugin. The most seen in the field are 741, and no model chooses among so many.
-const MAX_TOOLS: usize = 1_000;
+/// Tools of one plugin. The largest document that is published for an API, that of GitHub, has 1,223 operations; so many are
+/// for `surface = "meta"`.
+const MAX_TOOLS: usize = 2_000;
 
 /// Bytes of one description, some 4,000 tokens: connectors were seen to refuse a tool of more than 5,000.
 const MAX_DESCRIPTION_BYTES: usize = 1 << 14;
@@ -100,7 +101,14 @@ pub fn build(
         // Whoever may not see a key could try out which there are.
         .filter(|tool| {
             !tool.as_ref().is_ok_and(|tool| {
-                matches!(tool.target, Target::Get(_)) && tool.policy.key().is_none()
+                let is_get = matches!(
+                    tool.carrier,
+                    Carrier::Plugin {
+                        target: Target::Get(_),
+                        ..
+                    }
+                );
+                is_get && tool.policy.key().is_none()
             })
         })
         .collect()
@@ -301,10 +309,7 @@ fn publish(
         listed.insert("outputSchema".into(), output);
     }
     listed.insert("annotations".into(), annotations(declared.annotations));
-    listed.insert(
-        "_meta".into(),
-        json!({MAX_RESULT_SIZE_META: policy.cap_bytes().min(MAX_RESULT_SIZE_CEILING)}),
-    );
+    listed.insert("_meta".into(), listed_meta(policy.cap_bytes()));
     let listed = Value::Object(listed);
     let text = listed.to_string();
     ensure!(
@@ -320,12 +325,15 @@ fn publish(
             narrowing,
             own_limit,
             has_structured_copy,
+            is_invoked: false,
         },
         policy,
         required,
-        target: declared.target,
-        plugin: plugin.clone(),
-        admission: admission.clone(),
+        carrier: Carrier::Plugin {
+            plugin: plugin.clone(),
+            admission: admission.clone(),
+            target: declared.target,
+        },
         intake_bytes: limits.intake_bytes.value,
         examples: declared.examples,
         tags,
@@ -338,7 +346,12 @@ fn publish(
     })
 }
 
-fn annotations(annotations: Annotations) -> Value {
+/// What client programs read of a tool with this cap.
+pub(super) fn listed_meta(cap_bytes: u32) -> Value {
+    json!({MAX_RESULT_SIZE_META: cap_bytes.min(MAX_RESULT_SIZE_CEILING)})
+}
+
+pub(super) fn annotations(annotations: Annotations) -> Value {
     json!({
         "readOnlyHint": annotations.contains(Annotations::READ_ONLY),
         "destructiveHint": annotations.contains(Annotations::DESTRUCTIVE),

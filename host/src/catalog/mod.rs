@@ -1,13 +1,17 @@
 //! The catalog: every tool of every plugin, as it is published and as it is carried out.
 //!
-//! Owns: published names, descriptions and schemas, the split of arguments into the host's and the handler's, and the
-//! order of tools. Does not run plugins and does not shape answers.
+//! Owns: published names, descriptions and schemas, the split of arguments into the host's and the handler's, the order of
+//! tools, what is listed of them, and what that costs. Does not run plugins and does not shape answers.
 
 mod arguments;
 mod build;
+mod cost;
+mod meta;
+mod outline;
 mod references;
 mod registry;
 mod schema;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,9 +21,13 @@ use anyhow::bail;
 use serde_json::Value;
 
 pub use build::build;
+pub use cost::{Cost, warnings};
+pub use meta::Meta;
+pub use outline::{Bounds, Entry, Nowhere, Outline, Place};
 pub use registry::{Problem, Registry};
 
 use crate::admission::Admission;
+use crate::config::Surface;
 use crate::contract::Example;
 use crate::sandbox::Plugin;
 use crate::shape::{Listing, Policy, ToolFacts};
@@ -36,6 +44,25 @@ pub enum Target {
     Get(String),
 }
 
+/// Who carries a tool out.
+#[derive(Debug)]
+pub enum Carrier {
+    /// A plugin.
+    Plugin {
+        /// The plugin.
+        plugin: Arc<Plugin>,
+        /// Its permits, shared by its tools.
+        admission: Arc<Admission>,
+        /// What it is asked.
+        target: Target,
+    },
+    /// The host itself.
+    Host(Meta),
+}
+
+/// The name of the host among the plugins, in the ledger and in metrics. No plugin can have it.
+pub const HOST: &str = "(host)";
+
 /// One published tool.
 pub struct Tool {
     /// Its entry in `tools/list`.
@@ -46,12 +73,8 @@ pub struct Tool {
     pub facts: ToolFacts,
     /// Arguments that the handler's schema requires.
     pub required: Vec<String>,
-    /// How it is carried out.
-    pub target: Target,
-    /// The plugin.
-    pub plugin: Arc<Plugin>,
-    /// The permits of the plugin, shared by its tools.
-    pub admission: Arc<Admission>,
+    /// Who carries it out.
+    pub carrier: Carrier,
     /// The bound on what one answer may hand over.
     pub intake_bytes: usize,
     /// Documented calls.
@@ -74,13 +97,37 @@ impl Tool {
     pub fn name(&self) -> &str {
         &self.facts.name
     }
+
+    /// The plugin that carries it out; none where the host does.
+    pub fn plugin(&self) -> Option<&Arc<Plugin>> {
+        match &self.carrier {
+            Carrier::Plugin { plugin, .. } => Some(plugin),
+            Carrier::Host(_) => None,
+        }
+    }
+
+    /// The name of who carries it out.
+    pub fn carrier_name(&self) -> &str {
+        self.plugin().map_or(HOST, |plugin| plugin.name())
+    }
+
+    /// Its description.
+    pub fn description(&self) -> &str {
+        self.listed["description"].as_str().unwrap_or_default()
+    }
+
+    /// Its arguments with their schemas.
+    pub fn arguments(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let properties = self.listed["inputSchema"]["properties"].as_object();
+        properties.into_iter().flatten()
+    }
 }
 
 impl std::fmt::Debug for Tool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tool")
             .field("name", &self.facts.name)
-            .field("target", &self.target)
+            .field("carrier", &self.carrier)
             .finish_non_exhaustive()
     }
 }
@@ -130,45 +177,80 @@ impl Catalogs {
 #[derive(Debug, Default)]
 pub struct Catalog {
     tools: Vec<Arc<Tool>>,
-    by_name: HashMap<String, usize>,
+    /// The host's own, on a surface that lists them in place of the others.
+    own: Vec<Arc<Tool>>,
+    by_name: HashMap<String, Arc<Tool>>,
     listing: Listing<Value>,
+    /// What `search_tools` looks into.
+    index: search::Index,
 }
 
 impl Catalog {
     /// A catalog of tools. Two with one name are an error that names both plugins. `cap_bytes` bounds a page of the
-    /// listing.
-    pub fn new(tools: Vec<Arc<Tool>>, cap_bytes: u32) -> anyhow::Result<Self> {
-        let mut by_name = HashMap::with_capacity(tools.len());
-        for (index, tool) in tools.iter().enumerate() {
-            if let Some(other) = by_name.insert(tool.name().to_owned(), index) {
-                let other: &Arc<Tool> = &tools[other];
+    /// listing, and what the host's own tools answer.
+    pub fn new(tools: Vec<Arc<Tool>>, surface: Surface, cap_bytes: u32) -> anyhow::Result<Self> {
+        let (own, index) = match surface {
+            Surface::Tools => (Vec::new(), search::Index::default()),
+            Surface::Meta => (meta::tools(&tools, cap_bytes)?, search::Index::new(&tools)),
+        };
+        let mut by_name: HashMap<String, Arc<Tool>> = HashMap::with_capacity(tools.len());
+        for tool in tools.iter().chain(&own) {
+            if let Some(other) = by_name.insert(tool.name().to_owned(), tool.clone()) {
                 bail!(
-                    "tool `{}` is published by plugin `{}` and by plugin `{}`",
+                    "tool `{}` is published by plugin `{}` and by {}",
                     tool.name(),
-                    other.plugin.name(),
-                    tool.plugin.name()
+                    other.carrier_name(),
+                    match &tool.carrier {
+                        Carrier::Plugin { plugin, .. } => format!("plugin `{}`", plugin.name()),
+                        Carrier::Host(_) => String::from(
+                            "the host: it has to have another name where `surface` is \"meta\""
+                        ),
+                    }
                 );
             }
         }
+        let listed = match surface {
+            Surface::Tools => &tools,
+            Surface::Meta => &own,
+        };
         let listing = Listing::new(
-            tools.iter().map(|tool| tool.listed.clone()).collect(),
+            listed.iter().map(|tool| tool.listed.clone()).collect(),
             cap_bytes,
         )?;
         Ok(Self {
             tools,
+            own,
             by_name,
             listing,
+            index,
         })
     }
 
-    /// The tool of that name.
+    /// The tool of that name, listed or not.
     pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        self.by_name.get(name).map(|index| &self.tools[*index])
+        self.by_name.get(name)
     }
 
-    /// Every tool, in order.
+    /// Every tool of the plugins, in order.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &Arc<Tool>> {
         self.tools.iter()
+    }
+
+    /// Every tool that is listed, in order.
+    pub fn listed(&self) -> impl ExactSizeIterator<Item = &Arc<Tool>> {
+        match self.surface() {
+            Surface::Tools => self.tools.iter(),
+            Surface::Meta => self.own.iter(),
+        }
+    }
+
+    /// What is listed.
+    pub fn surface(&self) -> Surface {
+        if self.own.is_empty() {
+            Surface::Tools
+        } else {
+            Surface::Meta
+        }
     }
 
     /// The listing, in pages under the cap.

@@ -16,10 +16,10 @@ const MAX_LEVELS: usize = 64;
 const MAX_PARTS: usize = 10_000;
 
 /// Keywords whose value holds instances, not schemas.
-const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
+pub(super) const INSTANCES: [&str; 4] = ["const", "enum", "default", "examples"];
 
 /// Keywords whose value maps names to schemas: what looks like a keyword there is a name.
-const MAPS: [&str; 5] = [
+pub(super) const MAPS: [&str; 5] = [
     "properties",
     "patternProperties",
     "dependentSchemas",

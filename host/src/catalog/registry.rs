@@ -11,7 +11,7 @@ use futures::StreamExt;
 
 use super::{Catalog, Catalogs, Tool, build};
 use crate::admission::Admission;
-use crate::config::{Config, PluginConfig};
+use crate::config::{Config, PluginConfig, Surface};
 use crate::sandbox::Sandbox;
 
 /// How many plugins load at the same time: compiling uses every core by itself, so this only hides reading and describing.
@@ -144,10 +144,11 @@ impl Registry {
     pub fn catalogs(&self, config: &Config, cap_bytes: u32) -> anyhow::Result<Catalogs> {
         if config.tenants.is_empty() {
             let all: Vec<Entry> = self.loaded.keys().cloned().collect();
-            return Ok(Catalogs::single(Arc::new(self.catalog(&all, cap_bytes)?)));
+            let catalog = self.catalog(&all, config.surface.value, cap_bytes)?;
+            return Ok(Catalogs::single(Arc::new(catalog)));
         }
         // Tenants that see the same share one catalog.
-        let mut made: BTreeMap<Vec<Entry>, Arc<Catalog>> = BTreeMap::new();
+        let mut made: BTreeMap<(Vec<Entry>, Surface), Arc<Catalog>> = BTreeMap::new();
         let mut catalogs = Catalogs::default();
         for tenant in &config.tenants {
             let mut entries: Vec<Entry> = tenant
@@ -164,14 +165,15 @@ impl Registry {
                 .collect();
             entries.sort();
             entries.dedup();
-            let catalog = match made.get(&entries) {
+            let shown = (entries, config.surface(tenant).value);
+            let catalog = match made.get(&shown) {
                 Some(catalog) => catalog.clone(),
                 None => {
                     let catalog = self
-                        .catalog(&entries, cap_bytes)
+                        .catalog(&shown.0, shown.1, cap_bytes)
                         .with_context(|| format!("tenant `{}`", tenant.name))?;
                     let catalog = Arc::new(catalog);
-                    made.insert(entries, catalog.clone());
+                    made.insert(shown, catalog.clone());
                     catalog
                 }
             };
@@ -180,13 +182,18 @@ impl Registry {
         Ok(catalogs)
     }
 
-    fn catalog(&self, entries: &[Entry], cap_bytes: u32) -> anyhow::Result<Catalog> {
+    fn catalog(
+        &self,
+        entries: &[Entry],
+        surface: Surface,
+        cap_bytes: u32,
+    ) -> anyhow::Result<Catalog> {
         let tools = entries
             .iter()
             .filter_map(|entry| self.loaded.get(entry))
             .flat_map(|loaded| &loaded.tools)
             .cloned();
-        Catalog::new(tools.collect(), cap_bytes)
+        Catalog::new(tools.collect(), surface, cap_bytes)
     }
 }
 

@@ -162,7 +162,7 @@ fn report(component: &Path, app: &App) -> anyhow::Result<String> {
         .with_context(|| format!("reading `{}`", component.display()))?
         .len();
     let catalog = app.host.catalog(&Caller::default());
-    let Some(first) = catalog.tools().next() else {
+    let Some(plugin) = catalog.tools().find_map(|tool| tool.plugin()) else {
         bail!("`{}` offers no tools", component.display())
     };
     // Writing to a string cannot fail.
@@ -170,7 +170,7 @@ fn report(component: &Path, app: &App) -> anyhow::Result<String> {
         out,
         "{}: {}, {} bytes",
         component.display(),
-        first.plugin.world(),
+        plugin.world(),
         grouped(bytes)
     );
     for tool in catalog.tools() {

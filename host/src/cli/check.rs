@@ -10,9 +10,10 @@ use clap::Args;
 use super::{ConfigArgument, Exit};
 use crate::app::App;
 use crate::call::Caller;
-use crate::catalog::Tool;
+use crate::catalog::{Cost, Tool};
 use crate::config::{Config, PluginConfig, PluginLimits, Setting, Source, TenantConfig};
 use crate::shape::HostArgument;
+use crate::tenant::SINGLE_TENANT;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
@@ -45,6 +46,7 @@ fn effective(app: &App) -> String {
         None => out.line("result_tokens", "none", config.result_tokens.source),
     }
     out.setting("client_profiles", &config.client_profiles);
+    out.setting("surface", &config.surface);
     out.line(
         "allowed_hosts",
         config.allowed_hosts.value.join(", "),
@@ -68,8 +70,21 @@ fn effective(app: &App) -> String {
     out.setting("tenant_bytes", &results.tenant_bytes);
     out.table("limits");
     out.limits(&config.limits);
+    let listing = |tenant: &str| {
+        let caller = Caller {
+            tenant: tenant.to_owned(),
+            ..Caller::default()
+        };
+        app.host.catalog(&caller).cost()
+    };
     for tenant in &config.tenants {
-        out.tenant(tenant);
+        out.tenant(config, tenant);
+        out.table(&format!("tenants.{}.listing", tenant.name));
+        out.cost(&listing(&tenant.name));
+    }
+    if config.tenants.is_empty() {
+        out.table("listing");
+        out.cost(&listing(SINGLE_TENANT));
     }
     // How many tools each rule is for.
     let mut rules = BTreeMap::<&str, usize>::new();
@@ -90,7 +105,7 @@ fn effective(app: &App) -> String {
             ..Caller::default()
         };
         let catalog = app.host.catalog(&caller);
-        let is_of_plugin = |tool: &&Arc<Tool>| tool.plugin.name() == plugin.name;
+        let is_of_plugin = |tool: &&Arc<Tool>| tool.carrier_name() == plugin.name;
         for tool in catalog.tools().filter(is_of_plugin) {
             out.tool(&plugin.name, tool);
             for place in plugin.rules.places_for(tool.name(), &tool.tags) {
@@ -138,7 +153,19 @@ impl Lines {
         self.setting("queued_calls", &limits.queued_calls);
     }
 
-    fn tenant(&mut self, tenant: &TenantConfig) {
+    /// What the tools cost to list.
+    fn cost(&mut self, cost: &Cost) {
+        self.line("tools", cost.tools, "measured");
+        self.line("tool_tokens", cost.tool_tokens, "measured");
+        self.line("listed_tools", cost.listed, "measured");
+        self.line("listed_tokens", cost.listed_tokens, "measured");
+        for warning in &cost.warnings {
+            // Writing to a string cannot fail.
+            let _ = writeln!(self.0, "# warning: {warning}");
+        }
+    }
+
+    fn tenant(&mut self, config: &Config, tenant: &TenantConfig) {
         self.table(&format!("tenants.{}", tenant.name));
         self.line("plugins", tenant.plugins.join(", "), Source::File);
         let tokens = tenant.result_tokens;
@@ -151,6 +178,7 @@ impl Lines {
                 Source::Default
             },
         );
+        self.setting("surface", &config.surface(tenant));
         self.line("concurrent_calls", tenant.concurrent_calls, "effective");
         self.line("queued_calls", tenant.queued_calls, "effective");
         let quotas = serde_json::to_string(&tenant.quotas).unwrap_or_default();

@@ -254,7 +254,10 @@ fn stages(receipt: &Receipt, density: f64) -> String {
 /// How much of each limit a call used, in percent.
 fn shares(tool: &Tool, step: &Step) -> Vec<(&'static str, f64)> {
     let percent = |used: f64, limit: f64| 100.0 * used / limit.max(1.0);
-    let (limits, usage) = (tool.plugin.limits(), &step.usage);
+    let Some(plugin) = tool.plugin() else {
+        return Vec::new();
+    };
+    let (limits, usage) = (plugin.limits(), &step.usage);
     let mut shares = vec![
         ("fuel", percent(usage.fuel as f64, limits.fuel as f64)),
         (

@@ -94,6 +94,7 @@ impl Inspect {
                     "\ntools: {} (listing them costs {total} tokens)",
                     tools.len()
                 );
+                list(&mut out, "warnings", &catalog::warnings(tools.iter()));
                 tools.iter().for_each(|tool| describe(&mut out, tool));
             }
         }

@@ -3,6 +3,7 @@
 //! The doc comments here are the config reference: the README's is generated from them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -24,6 +25,9 @@ pub struct File {
     pub result_tokens: Option<u64>,
     /// Whether what is known of client programs applies: their default budgets, and the sizes at which they cut results.
     pub client_profiles: Option<bool>,
+    /// What is listed: `tools`, every tool; or `meta`, three of the host's own that find, describe and call the others.
+    #[schemars(with = "Option<String>")]
+    pub surface: Option<Surface>,
     /// Host names, beside the loopback ones, under which clients may reach the MCP endpoint.
     pub allowed_hosts: Option<Vec<String>>,
     /// Origins, beside the loopback ones, from which browsers may call the MCP endpoint.
@@ -56,6 +60,26 @@ pub struct File {
     pub auth: AuthFile,
 }
 
+/// What a tenant's listing has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Surface {
+    /// Every tool.
+    #[default]
+    Tools,
+    /// `search_tools`, `load_tool` and `invoke_tool`.
+    Meta,
+}
+
+impl fmt::Display for Surface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tools => "tools",
+            Self::Meta => "meta",
+        })
+    }
+}
+
 /// A URL that may hold a password, or where it is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -76,6 +100,9 @@ pub struct TenantFile {
     /// Token budget of its answers, where neither the call nor its key says one. `plimsoll tenants set` changes it at run
     /// time. Absent: none.
     pub result_tokens: Option<u64>,
+    /// What is listed of its tools. Absent: as the host's.
+    #[schemars(with = "Option<String>")]
+    pub surface: Option<Surface>,
     /// Its calls that run at the same time on one replica, of all plugins.
     pub concurrent_calls: Option<u32>,
     /// Its calls that wait for one of those to end; further ones are refused as `busy`.

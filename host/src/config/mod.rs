@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-pub use file::{CellsFile, File, ToolFile};
+pub use file::{CellsFile, File, Surface, ToolFile};
 use file::{LimitsFile, PluginFile};
 pub use reference::reference;
 pub use results::{DEFAULT_KEEP_SECONDS, DEFAULT_TENANT_BYTES, ResultsConfig};
@@ -200,6 +200,8 @@ pub struct Config {
     pub result_tokens: Setting<Option<u64>>,
     /// Whether what is known of client programs applies.
     pub client_profiles: Setting<bool>,
+    /// What is listed, for tenants that say nothing.
+    pub surface: Setting<Surface>,
     /// Further host names of the MCP endpoint.
     pub allowed_hosts: Setting<Vec<String>>,
     /// Further origins of the MCP endpoint.
@@ -314,6 +316,7 @@ impl Config {
                     source: Source::File,
                 }),
             client_profiles: Setting::or(file.client_profiles, &Setting::default(true)),
+            surface: Setting::or(file.surface, &Setting::default(Surface::default())),
             allowed_hosts: Setting::or(file.allowed_hosts, &Setting::default(Vec::new())),
             allowed_origins: Setting::or(file.allowed_origins, &Setting::default(Vec::new())),
             ledger_days: Setting::or(file.ledger_days, &Setting::default(DEFAULT_LEDGER_DAYS)),
@@ -355,6 +358,11 @@ impl Config {
                 })
         };
         self.plugins.iter().filter(is_used).chain(&self.variants)
+    }
+
+    /// What is listed to a tenant.
+    pub fn surface(&self, tenant: &TenantConfig) -> Setting<Surface> {
+        Setting::or(tenant.surface, &self.surface)
     }
 
     /// The entry of a plugin that differs for a tenant.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::results::DEFAULT_FOLDER;
 use super::{
     DEFAULT_KEEP_SECONDS, DEFAULT_LEDGER_DAYS, DEFAULT_LISTEN, DEFAULT_SCOPE, DEFAULT_STATE,
-    DEFAULT_TENANT_BYTES, File, PluginLimits,
+    DEFAULT_TENANT_BYTES, File, PluginLimits, Surface,
 };
 use crate::sandbox::DEFAULT_POOL;
 use crate::shape::{DEFAULT_DATA_CHARS, DEFAULT_INTAKE_BYTES};
@@ -133,6 +133,7 @@ fn default_of(scope: &str, definition: &str, name: &str) -> String {
         | ("CellsFile", _, "replace_data") => String::from("false"),
         ("ConnectionFile", _, "pool") => DEFAULT_POOL.to_string(),
         ("File", _, "client_profiles") => String::from("true"),
+        ("File", _, "surface") => format!("`{}`", Surface::default()),
         ("CellsFile", _, "replace_data_chars") => DEFAULT_DATA_CHARS.to_string(),
         _ => String::new(),
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 
 use super::file::{
-    AuthFile, CellsFile, PluginFile, SecretFile, StoreFile, TenantFile, TenantGrantsFile,
+    AuthFile, CellsFile, PluginFile, SecretFile, StoreFile, Surface, TenantFile, TenantGrantsFile,
 };
 use super::{PluginConfig, grants};
 use crate::sandbox::Secret;
@@ -32,6 +32,8 @@ pub struct TenantConfig {
     pub plugins: Vec<String>,
     /// Its token budget.
     pub result_tokens: Option<u64>,
+    /// What is listed of its tools, where it says so.
+    pub surface: Option<Surface>,
     /// Calls that run at the same time.
     pub concurrent_calls: u32,
     /// Calls that wait for one of those to end.
@@ -109,6 +111,7 @@ pub(super) fn resolve(
             name,
             plugins: names,
             result_tokens: file.result_tokens,
+            surface: file.surface,
             concurrent_calls: file.concurrent_calls.unwrap_or(DEFAULT_TENANT_CALLS),
             queued_calls: file.queued_calls.unwrap_or(DEFAULT_TENANT_QUEUE),
             quotas: file.quotas,

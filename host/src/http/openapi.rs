@@ -28,7 +28,7 @@ pub(super) async fn document(
 ) -> Response {
     host.ready().await;
     let document = match &which.tool {
-        None => describe(host.catalog(&caller).tools().map(Arc::as_ref)),
+        None => describe(host.catalog(&caller).listed().map(Arc::as_ref)),
         Some(name) => match host.tool(&caller, name) {
             Some(tool) => describe([tool.as_ref()]),
             None => return problem(&Reply::refused(&Refusal::unknown_tool(name))),

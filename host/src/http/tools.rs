@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::call::{Caller, Host};
-use crate::catalog::Tool;
+use crate::catalog::{Catalog, Tool};
+use crate::meta;
 use crate::shape::{Code, HostArgument, Refusal, Reply};
 
 /// The header that carries the receipt, as JSON in ASCII.
@@ -64,7 +65,8 @@ pub(super) async fn call(
     let Some(tool) = host.tool(&caller, &name) else {
         return problem(&Reply::refused(&Refusal::unknown_tool(&name)));
     };
-    let reply = match arguments(&tool, &headers, query, &body) {
+    let catalog = host.catalog(&caller);
+    let reply = match arguments(&catalog, &tool, &headers, query, &body) {
         Ok(arguments) => host.call(&caller, &tool, arguments, None).await,
         Err(refusal) => Reply::refused(&refusal),
     };
@@ -94,7 +96,8 @@ pub(super) async fn call(
 
 /// The arguments: the body, `?after=` and what `Accept` says about the form.
 fn arguments(
-    tool: &Tool,
+    catalog: &Catalog,
+    tool: &Arc<Tool>,
     headers: &HeaderMap,
     query: After,
     body: &[u8],
@@ -105,7 +108,7 @@ fn arguments(
             format!("the body must be a JSON object of arguments, {found}"),
         )
     };
-    let mut arguments = if body.trim_ascii().is_empty() {
+    let mut given = if body.trim_ascii().is_empty() {
         Map::new()
     } else {
         match serde_json::from_slice(body) {
@@ -114,6 +117,7 @@ fn arguments(
             Err(error) => return Err(wrong(&format!("found something else: {error}"))),
         }
     };
+    let (tool, arguments) = meta::arguments_of(catalog, tool, &mut given);
     if let Some(after) = query.after {
         let name = tool
             .policy
@@ -138,7 +142,7 @@ fn arguments(
             .unwrap_or(HostArgument::Format.name());
         arguments.entry(name).or_insert_with(|| format.into());
     }
-    Ok(arguments)
+    Ok(given)
 }
 
 /// A route that does not exist.

@@ -175,6 +175,7 @@ async fn call_as(
         narrowing: Vec::new(),
         own_limit: None,
         has_structured_copy: false,
+        is_invoked: false,
     };
     let ask = ask(policy, &signer)?;
     let sources = BudgetSources {

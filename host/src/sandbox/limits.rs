@@ -58,7 +58,7 @@ pub(super) const REQUESTS: usize = 32;
 pub(super) const REQUEST_CHUNK_BYTES: usize = 64 << 10;
 
 /// Bytes of everything that a plugin says about itself. A listing of 4 MiB is more than a million tokens.
-pub(super) const DESCRIPTION_BYTES: usize = 4 << 20;
+pub(super) const DESCRIPTION_BYTES: usize = 64 << 20;
 
 /// What one call may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -41,6 +41,7 @@ pub(super) fn tool(shape: Shape) -> Tool {
             narrowing: Vec::new(),
             own_limit: None,
             has_structured_copy: false,
+            is_invoked: false,
         },
         intake_bytes: DEFAULT_INTAKE_BYTES,
         gates: None,

@@ -203,7 +203,8 @@ impl Refused<'_> {
         let arguments = Value::Object(self.call.ask.arguments.clone())
             .to_string()
             .len();
-        let facts = self.facts_bytes + MORE_FACTS_BYTES + arguments;
+        let form = self.call.tool.form_bytes();
+        let facts = self.facts_bytes + MORE_FACTS_BYTES + arguments + form;
         let attachment_bytes: usize = self.attachments.iter().map(attachment_bytes).sum();
         let below_cap = self.call.policy.cap_bytes as usize - 1;
         let bytes =

@@ -133,6 +133,8 @@ pub struct Intake {
     pub(super) ends: Vec<u64>,
     /// Rows before the first one that came in.
     pub(super) first_row: u64,
+    /// What whoever made the answer says beside it.
+    pub(super) noted: Vec<String>,
     /// As what the answer is kept, where it is.
     pub(crate) keep: Option<Keep>,
     /// Why it is not, where that is worth telling.
@@ -175,6 +177,7 @@ impl Intake {
             ends: Vec::new(),
             first_row: 0,
             keep: None,
+            noted: Vec::new(),
             not_kept: None,
         };
         intake.applied(policy.applies);
@@ -194,6 +197,11 @@ impl Intake {
             }
         }
         is_on_page
+    }
+
+    /// Notes something for the reader, which the facts say first.
+    pub fn note(&mut self, notice: String) {
+        self.noted.push(notice);
     }
 
     /// Takes a whole document. The first one counts; a second one, or one beside pushed rows, makes the answer invalid.

@@ -21,6 +21,7 @@ pub(crate) mod json;
 mod keep;
 mod listing;
 mod narrow;
+mod next;
 mod page;
 mod pipeline;
 mod policy;
@@ -48,6 +49,7 @@ pub use keep::{
     describe as describe_complete,
 };
 pub use listing::{Listing, ListingPage};
+pub use next::{INVOKED_ARGUMENTS, INVOKED_NAME};
 pub use pipeline::{Call, OwnLimit, ToolFacts, shape, shape_each};
 pub use policy::{
     DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy,

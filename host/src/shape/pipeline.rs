@@ -45,6 +45,8 @@ pub struct ToolFacts {
     pub own_limit: Option<OwnLimit>,
     /// Whether facts and body go out a second time, as structured content.
     pub has_structured_copy: bool,
+    /// Whether it is called through `invoke_tool`.
+    pub is_invoked: bool,
 }
 
 /// Everything that decides what becomes of one answer.
@@ -77,7 +79,10 @@ pub fn shape(mut intake: Intake, call: &Call<'_>) -> Reply {
 /// Shapes one answer for several readers: what each would get, in their order. The budget and the gates of `call` itself do
 /// not count. An answer that could not be kept as its replies say is shaped again; its attachments are in those replies.
 pub fn shape_each(intake: &mut Intake, call: &Call<'_>, readers: &[Reader<'_>]) -> Vec<Reply> {
-    let refused = |refusal: &Refusal| readers.iter().map(|_| Reply::refused(refusal)).collect();
+    let refused = |refusal: &Refusal| {
+        let refused = readers.iter().map(|_| call.tool.refuse(refusal.clone()));
+        refused.collect()
+    };
     let counts = match prepare(intake, call) {
         Ok(counts) => counts,
         Err(refusal) => return refused(&refusal),
@@ -109,7 +114,7 @@ pub fn shape_each(intake: &mut Intake, call: &Call<'_>, readers: &[Reader<'_>]) 
         };
         let fitted = Fitted::new(&account, &page, &attachments);
         seal(&account, &page, fitted, &attachments)
-            .unwrap_or_else(|refusal| Reply::refused(&refusal))
+            .unwrap_or_else(|refusal| call.tool.refuse(refusal))
     };
     readers.iter().map(reply).collect()
 }

@@ -360,6 +360,14 @@ impl Policy {
         self
     }
 
+    /// The same for a document that whoever makes it fits to the budget: it takes `max_tokens` although it has no rows.
+    #[must_use]
+    pub fn fitting_itself(mut self) -> Self {
+        let argument = HostArgument::MaxTokens;
+        self.published.insert(argument, argument.name().to_owned());
+        self
+    }
+
     /// What is taken out of the cells of rows.
     pub fn cells(&self) -> &CellPolicy {
         &self.cells

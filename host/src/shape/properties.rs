@@ -142,6 +142,7 @@ impl Case {
             narrowing: Vec::new(),
             own_limit: None,
             has_structured_copy: self.has_copy,
+            is_invoked: false,
         }
     }
 

@@ -93,7 +93,7 @@ impl Account<'_> {
         let returned = rows as u64;
         let dropped = if has_rows { counts.kept - returned } else { 0 };
         let has_more = has_rows && (counts.has_more || dropped > 0);
-        let mut said = Vec::new();
+        let mut said = self.intake.noted.clone();
         let (next_after, next) = if has_more {
             self.next(rows, &mut said)
         } else {
@@ -202,6 +202,7 @@ impl Account<'_> {
             let uri = format!("{}?after={text}", id.uri());
             next = Map::from_iter([(String::from("uri"), uri.into())]);
         }
+        let next = self.call.tool.next_call(next);
         let is_short_enough =
             Value::Object(next.clone()).to_string().len() <= max_next_bytes(self.call);
         let of = counts.matched.map_or_else(

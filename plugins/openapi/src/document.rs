@@ -26,7 +26,8 @@ pub(crate) struct Document<'a> {
     root: Node<'a>,
     /// Where in the root the paths begin. Where they end is not known before somebody has been there.
     paths: usize,
-    components: OnceCell<Option<Node<'a>>>,
+    /// Where in the root the components begin, once somebody has looked.
+    components: OnceCell<Option<usize>>,
     /// Where it came from, for servers that are relative to it.
     pub(crate) place: Option<Base>,
     sections: RefCell<BTreeMap<String, Section<'a>>>,
@@ -128,11 +129,27 @@ impl<'a> Document<'a> {
     fn component(&self, section: &str, name: &str) -> Option<Node<'a>> {
         let mut sections = self.sections.borrow_mut();
         if !sections.contains_key(section) {
-            let components = self.components.get_or_init(|| self.root.get("components"));
-            let members = (*components)?.get(section)?.members();
+            let components = self.components.get_or_init(|| self.components());
+            // Entered, and not read as a value first: whoever passes over a section reads all of it.
+            let mut reader = Reader::from(self.root.text(), (*components)?);
+            reader.take(b'{');
+            while Node::of_key(reader.key()?)? != section {
+                reader.value()?;
+            }
+            let members = reader.members();
             sections.insert(section.to_owned(), members.collect());
         }
         sections.get(section)?.get(name).copied()
+    }
+
+    /// Where in the root the components begin.
+    fn components(&self) -> Option<usize> {
+        let mut reader = Reader::new(self.root.text());
+        reader.take(b'{');
+        while reader.key()? != "components" {
+            reader.value()?;
+        }
+        Some(reader.position())
     }
 
     /// What a node is once its references have been followed.

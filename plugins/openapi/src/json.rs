@@ -74,11 +74,7 @@ impl<'a> Node<'a> {
 
     /// The members of an object, in their order. Nothing of anything else.
     pub(crate) fn members(self) -> Members<'a> {
-        let mut reader = Reader::new(self.0);
-        let is_open = reader.take(b'{');
-        Members {
-            reader: is_open.then_some(reader),
-        }
+        Reader::new(self.0).members()
     }
 
     /// The items of an array. None of anything else.
@@ -188,6 +184,14 @@ impl<'a> Reader<'a> {
         is_next
     }
 
+    /// The members of the object that is next; nothing where something else is.
+    pub(crate) fn members(mut self) -> Members<'a> {
+        let is_open = self.take(b'{');
+        Members {
+            reader: is_open.then_some(self),
+        }
+    }
+
     /// Where it is.
     pub(crate) fn position(&self) -> usize {
         self.at
@@ -236,31 +240,24 @@ impl<'a> Reader<'a> {
     fn skip_nested(&mut self) {
         let bytes = self.text.as_bytes();
         let (mut at, mut depth) = (self.at, 0_usize);
-        while let Some(byte) = bytes.get(at) {
-            match byte {
-                b'"' => at = after_string(bytes, at),
-                b'{' | b'[' => {
+        loop {
+            at = next_of(bytes, at, |word| of(word, b'"') | brackets(word));
+            match bytes.get(at) {
+                None => break,
+                Some(b'"') => at = after_string(bytes, at),
+                Some(b'{' | b'[') => {
                     depth += 1;
                     at += 1;
                 }
-                b'}' | b']' => {
-                    depth -= 1;
+                Some(b'}' | b']') => {
+                    depth = depth.saturating_sub(1);
                     at += 1;
                     if depth == 0 {
                         break;
                     }
                 }
-                _ => {
-                    at += 1;
-                    // Space and numbers. All four brackets are 0x59 without these bits, and of what else is, nothing
-                    // stands outside of strings.
-                    while let Some(word) = word(bytes, at) {
-                        if has(word, b'"') || has(word & every(0xd9), 0x59) {
-                            break;
-                        }
-                        at += WORD;
-                    }
-                }
+                // No JSON has such a byte outside of its strings.
+                Some(_) => at += 1,
             }
         }
         self.at = at;
@@ -272,42 +269,52 @@ const WORD: usize = 8;
 
 /// A byte in every place of a word.
 const fn every(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; WORD])
+    u64::from_le_bytes([byte; WORD])
 }
 
-/// The bytes from here on, if there are so many.
-#[inline]
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    let bytes = bytes.get(at..at.checked_add(WORD)?)?;
-    bytes.try_into().ok().map(u64::from_ne_bytes)
-}
-
-/// Whether one of a word's bytes is this one: what is left of it is zero there, and borrows when one is taken.
-#[inline]
-const fn has(word: u64, byte: u8) -> bool {
+/// Which of a word's bytes are this one, as the highest bit of each. What is left of such a byte is zero, and borrows when
+/// one is taken; a byte above one that is found may be marked wrongly, the lowest never is.
+#[inline(always)]
+const fn of(word: u64, byte: u8) -> u64 {
     let left = word ^ every(byte);
-    left.wrapping_sub(every(1)) & !left & every(0x80) != 0
+    left.wrapping_sub(every(1)) & !left & every(0x80)
+}
+
+/// Which of a word's bytes are brackets or braces, likewise. All four are 0x59 without these bits, and of what else is,
+/// nothing stands outside of strings.
+#[inline(always)]
+const fn brackets(word: u64) -> u64 {
+    of(word & every(0xd9), 0x59)
+}
+
+/// The first position from `at` on whose byte is marked; the length of the text where none is.
+#[inline(always)]
+fn next_of(bytes: &[u8], mut at: usize, marked: impl Fn(u64) -> u64) -> usize {
+    while let Some((word, _)) = bytes.get(at..).and_then(<[u8]>::split_first_chunk::<WORD>) {
+        let found = marked(u64::from_le_bytes(*word));
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += WORD;
+    }
+    // The last bytes, with zeros behind them.
+    let mut word = [0; WORD];
+    let rest = bytes.get(at..).unwrap_or_default();
+    word[..rest.len()].copy_from_slice(rest);
+    let found = marked(u64::from_le_bytes(word));
+    bytes.len().min(at + found.trailing_zeros() as usize / 8)
 }
 
 /// The position behind the string that begins at this one.
-#[inline]
+#[inline(always)]
 fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     loop {
-        while let Some(word) = word(bytes, at) {
-            if has(word, b'"') || has(word, b'\\') {
-                break;
-            }
-            at += WORD;
-        }
-        // At most to the end of that word.
-        for _ in 0..WORD {
-            match bytes.get(at) {
-                None => return bytes.len(),
-                Some(b'"') => return at + 1,
-                Some(b'\\') => at += 2,
-                Some(_) => at += 1,
-            }
+        at = next_of(bytes, at, |word| of(word, b'"') | of(word, b'\\'));
+        match bytes.get(at) {
+            None => return bytes.len(),
+            Some(b'"') => return at + 1,
+            Some(_) => at += 2,
         }
     }
 }

@@ -30,7 +30,7 @@ use request::{Arguments, Request};
 use url::Base;
 
 /// Tools that the host takes of one plugin.
-const MAX_TOOLS: usize = 1_000;
+const MAX_TOOLS: usize = 2_000;
 
 /// Operations that are left out and named in one line of the log.
 const NAMED: usize = 20;
@@ -235,14 +235,14 @@ mod tests {
     #[test]
     fn more_operations_than_the_host_takes_are_an_error_that_names_the_tags() {
         let config = config(&VALUES).unwrap();
-        let (fits, too_many) = (paths(1_000), paths(1_001));
+        let (fits, too_many) = (paths(2_000), paths(2_001));
         let fits = Document::read(&fits, None).unwrap();
-        assert_eq!(list(&fits, &config).unwrap().len(), 1_000);
+        assert_eq!(list(&fits, &config).unwrap().len(), 2_000);
         let too_many = Document::read(&too_many, None).unwrap();
         assert_eq!(
             list(&too_many, &config).unwrap_err(),
-            "expected at most 1000 operations, found 1001; choose some with `tags`, `methods` or `operations`. The tags are t0 \
-             (501), t1 (500)"
+            "expected at most 2000 operations, found 2001; choose some with `tags`, `methods` or `operations`. The tags are t0 \
+             (1001), t1 (1000)"
         );
     }
 
