@@ -9,19 +9,20 @@ use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
 use crate::account::Account;
+use crate::admission::Permit;
 use crate::catalog::{Catalog, Catalogs, Target, Tool};
 use crate::client::{self, Profile};
 use crate::contract::{BackendSelection, Condition};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::queries::Queries;
-use crate::results::{Origin, Results};
+use crate::results::{Held, Origin, Results, Stored, TenantFolder, Unavailable};
 use crate::sandbox::{Failed, Progress, Request, Usage};
 use crate::shape::{
-    Ask, BudgetSources, Call, HostArgument, Intake, Reader, Refusal, Reply, ResultId, Signer,
-    ToolFacts,
+    Ask, BudgetSources, Call, Code, HostArgument, Intake, Next, Reader, Refusal, Reply, ResultId,
+    Signer, ToolFacts, other_result,
 };
-use crate::tenant::{Key, Tenants};
+use crate::tenant::{Denied, Key, Tenants};
 
 /// Who calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -343,7 +344,6 @@ impl Host {
         account: &mut Account<'_>,
     ) -> Result<Vec<Reply>, Refusal> {
         let caller = &callers[0];
-        let id = account.call().to_owned();
         let arguments = self.complete(tool, arguments).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
@@ -354,13 +354,12 @@ impl Host {
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.plugin.limits().deadline;
-        let tenant = self.tenants.tenant(caller);
-        let _permit_of_tenant = match &tenant {
-            Some(tenant) => Some(tenant.admit(deadline).await?),
-            None => None,
-        };
+        let _permit_of_tenant = self.tenants.admit(caller, deadline).await?;
         let replies = if ask.kept_place().is_some() {
-            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            account.admitted = self
+                .tenants
+                .reserve(caller, account.call(), deadline)
+                .await?;
             let mut replies = Vec::with_capacity(readers.len());
             for reader in &readers {
                 let call = self.shaping(tool, &ask, *reader);
@@ -369,31 +368,179 @@ impl Host {
             }
             replies
         } else {
-            let patience = deadline.saturating_sub(begun.elapsed());
-            // Until the reply is made: what an answer holds in memory is bounded by how many there are.
-            let _permit = tool.admission.admit(patience).await?;
-            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
-            let spool = self.results.spool().filter(|_| !ask.is_continuation());
-            let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-            let called = tool.plugin.call_since(begun, account.meter.clone(), request(tool, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
-                tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
-                account.usage = failed.usage;
-                failed.refusal
-            })?;
-            account.usage = called.usage;
-            tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-            let origin = Origin {
-                tenant: &caller.tenant,
-                plugin: tool.plugin.name(),
-            };
+            let (intake, _permit) = self
+                .hand_over(caller, tool, &ask, begun, progress, account)
+                .await?;
             self.results
-                .shape_each(called.intake, &call, &readers, origin, begun + deadline)
+                .shape_each(
+                    intake,
+                    &call,
+                    &readers,
+                    origin(caller, tool),
+                    begun + deadline,
+                )
                 .await
         };
         for reply in &replies {
-            self.remember_query(reply, &ask, tool, &id).await;
+            self.remember_query(reply, &ask, tool, account.call()).await;
         }
         Ok(replies)
+    }
+
+    /// Waits for a permit of the plugin and runs it, as often as a whole answer takes pages. What it handed over comes with
+    /// the permit, which is held until the answer is shaped or kept: what answers hold in memory is bounded by how many
+    /// there are.
+    async fn hand_over(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        ask: &Ask,
+        begun: tokio::time::Instant,
+        progress: Option<ProgressSender>,
+        account: &mut Account<'_>,
+    ) -> Result<(Intake, Permit), Refusal> {
+        let id = account.call().to_owned();
+        let deadline = tool.plugin.limits().deadline;
+        let patience = deadline.saturating_sub(begun.elapsed());
+        let permit = tool.admission.admit(&caller.tenant, patience).await?;
+        account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+        let empty = |ask: &Ask| {
+            let spool = self.results.spool().filter(|_| !ask.is_continuation());
+            Intake::new(&tool.policy, ask, tool.intake_bytes).spooling(spool)
+        };
+        let (mut ask, mut intake) = (ask.clone(), empty(ask));
+        loop {
+            let called = tool
+                .plugin
+                .call_since(
+                    begun,
+                    account.meter.clone(),
+                    request(tool, &ask),
+                    intake,
+                    progress.clone(),
+                    &caller.tenant,
+                    &id,
+                )
+                .await;
+            let elapsed = begun.elapsed();
+            account.usage = Usage {
+                elapsed,
+                ..account.meter.usage()
+            };
+            intake = called
+                .map_err(|failed: Failed| {
+                    tracing::info!(
+                        tool = tool.name(),
+                        call = id,
+                        error = failed.refusal.error.as_str(),
+                        ?elapsed,
+                        "call failed"
+                    );
+                    failed.refusal
+                })?
+                .intake;
+            let next = intake.next_page();
+            ask = ask.going_on(&next);
+            match next {
+                Next::End => break,
+                Next::Behind(_) => {}
+                Next::AllAtOnce => intake = empty(&ask),
+            }
+        }
+        tracing::debug!(tool = tool.name(), call = id, usage = ?account.usage, "call ended");
+        Ok((intake, permit))
+    }
+
+    /// The kept result of that id of a tenant, made first where it is promised. None where there is none, or none any more.
+    /// The refusal says why a promise cannot be kept now; it stays for a later try.
+    pub async fn open_result(
+        &self,
+        tenant: TenantFolder,
+        id: ResultId,
+    ) -> Result<Option<Stored>, Refusal> {
+        let unavailable = |unavailable: Unavailable| unavailable.refusal();
+        self.ready().await;
+        let promised = match self.results.held(tenant, id).await.map_err(unavailable)? {
+            None => return Ok(None),
+            Some(Held::Kept(stored)) => return Ok(Some(*stored)),
+            Some(Held::Promised(promised)) => promised,
+        };
+        if let Some(made) = promised.promise.made()
+            && let Some(stored) = self.results.kept(tenant, made).await.map_err(unavailable)?
+        {
+            return Ok(Some(stored));
+        }
+        let making = self.results.making(tenant, id);
+        let made = making.get_or_init(|| self.keep_promise(tenant, id)).await;
+        let made = made.clone()?;
+        self.results.kept(tenant, made).await.map_err(unavailable)
+    }
+
+    /// Makes the complete result that was promised: runs the call to its end for who made it, as any call is run, and keeps
+    /// what it hands over.
+    async fn keep_promise(&self, tenant: TenantFolder, id: ResultId) -> Result<ResultId, Refusal> {
+        let gone = || {
+            Refusal::new(
+                Code::StaleCursor,
+                "This result is no longer kept. Call the tool again: its answer has a new link.",
+            )
+        };
+        let unavailable = |unavailable: Unavailable| unavailable.refusal();
+        // Somebody else may have made it in between.
+        let held = self.results.held(tenant, id).await.map_err(unavailable)?;
+        let Some(Held::Promised(promised)) = held else {
+            return Err(gone());
+        };
+        let promise = &promised.promise;
+        if let Some(made) = promise.made()
+            && self
+                .results
+                .kept(tenant, made)
+                .await
+                .map_err(unavailable)?
+                .is_some()
+        {
+            return Ok(made);
+        }
+        let caller = self
+            .tenants
+            .again(&promise.tenant, promise.key.as_deref(), promise.subject.as_deref())
+            .await
+            .map_err(|denied| match denied {
+                Denied::Unavailable => Refusal::new(Code::Unavailable, denied.to_string()),
+                denied => Refusal::new(
+                    Code::Forbidden,
+                    format!("The complete result is made for the key that called, and cannot be: {denied}"),
+                ),
+            })?;
+        let tool = self.tool(&caller, &promise.tool).ok_or_else(gone)?;
+        let _running = Running::begin(&self.running);
+        let mut account = Account::open(self, &caller, &tool);
+        let span = account.span.clone();
+        let making = async {
+            let ask = tool
+                .read(&self.signer, &caller.tenant, promise.arguments.clone())?
+                .whole(&tool.policy, tool.is_of_backend());
+            let call = self.shaping(&tool, &ask, self.reader(&caller, None));
+            let begun = tokio::time::Instant::now();
+            let deadline = tool.plugin.limits().deadline;
+            let _permit_of_tenant = self.tenants.admit(&caller, deadline).await?;
+            let (intake, _permit) = self
+                .hand_over(&caller, &tool, &ask, begun, None, &mut account)
+                .await?;
+            account.took(&intake);
+            let origin = origin(&caller, &tool);
+            let made = self
+                .results
+                .keep_whole(intake, &call, origin, begun + deadline)
+                .await?;
+            self.results.fulfil(&promised, made).await?;
+            Ok(made)
+        };
+        let made = making.instrument(span).await;
+        account.end(made.as_ref().err());
+        account.release().await;
+        made
     }
 
     /// Reads a page of a kept result as a resource: facts and body as a call of its tool would have them, from its first
@@ -406,25 +553,30 @@ impl Host {
     ) -> Option<Reply> {
         self.ready().await;
         let _running = Running::begin(&self.running);
-        let stored = match self.results.find(&caller.tenant, id).await {
+        let folder = TenantFolder::of(&caller.tenant);
+        let stored = match self.open_result(folder, id).await {
             Ok(stored) => stored?,
-            Err(unavailable) => return Some(Reply::refused(&unavailable.refusal())),
+            Err(refusal) => return Some(Reply::refused(&refusal)),
         };
+        let is_promised = stored.id != id;
         let tool = self.tool(caller, &stored.description.tool)?;
         let mut account = Account::open(self, caller, &tool);
         let call = account.call().to_owned();
         let read = async {
             let mut ask = tool.read(&self.signer, &caller.tenant, stored.description.arguments)?;
+            let mut read = stored.id;
             if let Some(after) = after {
-                ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
+                let (continued, of) =
+                    ask.continued(&self.signer, &tool.policy, tool.name(), after)?;
+                // Two replicas may have made of one promise what differs: a cursor goes on in what it comes from.
+                if of != stored.id && !is_promised {
+                    return Err(other_result(&tool.policy));
+                }
+                (ask, read) = (continued, of);
             }
-            let ask = ask.reading(id, stored.start);
+            let ask = ask.reading(read, stored.start);
             let deadline = tool.plugin.limits().deadline;
-            let tenant = self.tenants.tenant(caller);
-            let _permit_of_tenant = match &tenant {
-                Some(tenant) => Some(tenant.admit(deadline).await?),
-                None => None,
-            };
+            let _permit_of_tenant = self.tenants.admit(caller, deadline).await?;
             account.admitted = self.tenants.reserve(caller, &call, deadline).await?;
             let facts = ToolFacts {
                 has_structured_copy: false,
@@ -474,6 +626,17 @@ impl Host {
             }
         }
         arguments
+    }
+}
+
+/// Where an answer comes from.
+fn origin<'a>(caller: &'a Caller, tool: &'a Tool) -> Origin<'a> {
+    Origin {
+        tenant: &caller.tenant,
+        key: caller.key.as_ref().map(|key| key.id.as_str()),
+        subject: caller.subject.as_deref(),
+        plugin: tool.plugin.name(),
+        is_read_only: tool.is_read_only(),
     }
 }
 

@@ -22,6 +22,7 @@ mod lifecycle;
 mod limits;
 mod openapi;
 mod postgres;
+mod promised;
 mod readme;
 mod replicas;
 mod results;

@@ -67,6 +67,16 @@ impl Tool {
     pub fn name(&self) -> &str {
         &self.facts.name
     }
+
+    /// Whether it is made of a collection, whose rows come page by page.
+    pub fn is_of_backend(&self) -> bool {
+        matches!(self.target, Target::List(_))
+    }
+
+    /// Whether it says that it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.listed["annotations"]["readOnlyHint"] == true
+    }
 }
 
 impl std::fmt::Debug for Tool {

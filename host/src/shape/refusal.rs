@@ -44,6 +44,8 @@ pub enum Code {
     Busy,
     /// A quota is spent.
     QuotaExceeded,
+    /// The key that the call was made with gives no access any more.
+    Forbidden,
     /// What was named does not exist.
     NotFound,
     /// The plugin's backend cannot act on these arguments.
@@ -56,7 +58,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ResponseTooLarge,
         Self::InvokeTimeout,
         Self::OutOfFuel,
@@ -68,6 +70,7 @@ impl Code {
         Self::StaleCursor,
         Self::Busy,
         Self::QuotaExceeded,
+        Self::Forbidden,
         Self::NotFound,
         Self::InvalidInput,
         Self::Unavailable,
@@ -88,6 +91,7 @@ impl Code {
             Self::StaleCursor => "stale_cursor",
             Self::Busy => "busy",
             Self::QuotaExceeded => "quota_exceeded",
+            Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::InvalidInput => "invalid_input",
             Self::Unavailable => "unavailable",
@@ -107,6 +111,7 @@ impl Code {
     pub fn http_status(self) -> u16 {
         match self {
             Self::InvalidArguments | Self::InvalidCursor | Self::InvalidInput => 400,
+            Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::StaleCursor => 410,
             Self::ResponseTooLarge => 413,

@@ -281,6 +281,32 @@ impl Tenants {
         }
     }
 
+    /// Who called before with the key of that id, or without one, and makes the same call again: what has become of the key
+    /// and the tenant meanwhile holds.
+    pub async fn again(
+        &self,
+        tenant: &str,
+        key: Option<&str>,
+        subject: Option<&str>,
+    ) -> Result<Caller, Denied> {
+        let Some(id) = key else {
+            if !self.is_single_user() {
+                self.check_tenant(tenant)?;
+            }
+            return Ok(Caller {
+                tenant: tenant.to_owned(),
+                subject: subject.map(str::to_owned),
+                ..Caller::default()
+            });
+        };
+        let key = self.directory.with_id(id).await.map_err(|error| {
+            tracing::warn!("a key cannot be looked up: {error:#}");
+            Denied::Unavailable
+        })?;
+        let key = key.filter(|key| key.tenant == tenant);
+        self.caller_of(key.ok_or_else(|| Denied::Invalid("the key is not known any more".into()))?)
+    }
+
     /// A caller as it is now: what was changed while its connection was open holds for its next call, and a key that was
     /// revoked ends it.
     pub fn refresh(&self, caller: Caller) -> Result<Caller, Denied> {
@@ -316,6 +342,18 @@ impl Tenants {
     /// The tenant of a caller; none on a host for one user.
     pub fn tenant(&self, caller: &Caller) -> Option<Arc<Tenant>> {
         self.tenants.load().get(&caller.tenant).cloned()
+    }
+
+    /// Waits for one of the permits of the caller's tenant; a host for one user has none.
+    pub async fn admit(
+        &self,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Option<Permit>, Refusal> {
+        match self.tenant(caller) {
+            Some(tenant) => Ok(Some(tenant.admission.admit(&tenant.name, patience).await?)),
+            None => Ok(None),
+        }
     }
 
     /// Counts a call in the quotas of its tenant and its key, or refuses it.
@@ -391,13 +429,6 @@ impl Tenants {
     /// The store behind it.
     pub fn store(&self) -> &Store {
         &self.store
-    }
-}
-
-impl Tenant {
-    /// Waits for one of the tenant's permits.
-    pub async fn admit(&self, patience: Duration) -> Result<Permit<'_>, Refusal> {
-        self.admission.admit(patience).await
     }
 }
 
