@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::account::Account;
@@ -72,22 +73,24 @@ pub struct Host {
     /// Numbers calls, for the log.
     calls: AtomicU64,
     /// Calls that have begun and not ended.
-    running: AtomicU64,
+    running: watch::Sender<u64>,
+    /// Fires when calls that still run have to end.
+    ending: CancellationToken,
 }
 
 /// Counts one call as running for as long as it lives, however it ends.
-struct Running<'a>(&'a AtomicU64);
+struct Running<'a>(&'a watch::Sender<u64>);
 
 impl<'a> Running<'a> {
-    fn begin(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
+    fn begin(count: &'a watch::Sender<u64>) -> Self {
+        count.send_modify(|running| *running += 1);
         Self(count)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_modify(|running| *running -= 1);
     }
 }
 
@@ -116,7 +119,8 @@ impl Host {
             knows_clients: true,
             cap_bytes,
             calls: AtomicU64::new(0),
-            running: AtomicU64::new(0),
+            running: watch::Sender::new(0),
+            ending: CancellationToken::new(),
         }
     }
 
@@ -217,7 +221,23 @@ impl Host {
 
     /// How many calls are running now.
     pub fn running(&self) -> u64 {
-        self.running.load(Ordering::Relaxed)
+        *self.running.borrow()
+    }
+
+    /// Ends the calls that still run, as if their callers had gone, and waits until they are written down.
+    pub async fn end_calls(&self) {
+        self.ending.cancel();
+        // The sender lives as long as the host, so that waiting cannot fail.
+        let _ = self
+            .running
+            .subscribe()
+            .wait_for(|running| *running == 0)
+            .await;
+    }
+
+    /// What comes of a call; none where the host ends before it does, and the call with it.
+    async fn unless_ended<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        self.ending.run_until_cancelled(call).await
     }
 
     /// The cap of what the host itself sends.
@@ -285,13 +305,13 @@ impl Host {
         let mut account = Account::open(self, caller, tool);
         let span = account.span.clone();
         let callers = std::slice::from_ref(caller);
-        let answered = self
-            .answer(callers, tool, arguments, progress, &mut account)
-            .instrument(span)
-            .await;
+        let answer = self.answer(callers, tool, arguments, progress, &mut account);
+        let answered = self.unless_ended(answer.instrument(span)).await;
         let reply = match answered {
-            Ok(mut replies) => replies.pop().expect("one caller gets one reply"),
-            Err(refusal) => Reply::refused(&refusal),
+            Some(Ok(mut replies)) => replies.pop().expect("one caller gets one reply"),
+            Some(Err(refusal)) => Reply::refused(&refusal),
+            // What is not closed is written down as cancelled.
+            None => return (Reply::refused(&ended()), account.meter.usage()),
         };
         account.close(&reply);
         account.release().await;
@@ -311,11 +331,13 @@ impl Host {
         };
         let _running = Running::begin(&self.running);
         let mut account = Account::open(self, first, tool);
-        let answered = self
-            .answer(callers, tool, arguments, None, &mut account)
-            .await;
-        let replies = answered
-            .unwrap_or_else(|refusal| callers.iter().map(|_| Reply::refused(&refusal)).collect());
+        let answer = self.answer(callers, tool, arguments, None, &mut account);
+        let answered = self.unless_ended(answer).await;
+        let refuse = |refusal: &Refusal| callers.iter().map(|_| Reply::refused(refusal)).collect();
+        let Some(answered) = answered else {
+            return refuse(&ended());
+        };
+        let replies: Vec<Reply> = answered.unwrap_or_else(|refusal| refuse(&refusal));
         account.close(&replies[0]);
         account.release().await;
         replies
@@ -537,7 +559,9 @@ impl Host {
             self.results.fulfil(&promised, made).await?;
             Ok(made)
         };
-        let made = making.instrument(span).await;
+        let Some(made) = self.unless_ended(making.instrument(span)).await else {
+            return Err(ended());
+        };
         account.end(made.as_ref().err());
         account.release().await;
         made
@@ -591,9 +615,10 @@ impl Host {
                 .page(&call, &caller.tenant, tool.intake_bytes)
                 .await
         };
-        let reply = read
-            .await
-            .unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
+        let Some(read) = self.unless_ended(read).await else {
+            return Some(Reply::refused(&ended()));
+        };
+        let reply = read.unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
         account.close(&reply);
         account.release().await;
         Some(reply)
@@ -627,6 +652,12 @@ impl Host {
         }
         arguments
     }
+}
+
+/// What a caller hears whose call ends with the host.
+fn ended() -> Refusal {
+    let message = "The host has stopped before the call was done. Call again in some seconds.";
+    Refusal::new(Code::Unavailable, message)
 }
 
 /// Where an answer comes from.

@@ -21,6 +21,7 @@ mod grants;
 mod lifecycle;
 mod limits;
 mod openapi;
+mod operations;
 mod postgres;
 mod promised;
 mod readme;

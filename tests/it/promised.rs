@@ -376,7 +376,7 @@ async fn a_result_that_cannot_be_made_is_refused_and_stays_promised() {
         let (found, _, page) = get(&link(&reply)).await;
         assert_eq!(found.as_u16(), status, "{page}");
         assert!(
-            page.contains("<h1>This result cannot be made just now</h1>"),
+            page.contains("<h1>This result cannot be shown just now</h1>"),
             "{page}"
         );
         assert!(page.contains(message), "{page}");

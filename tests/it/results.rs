@@ -751,7 +751,7 @@ impl McpClient {
         client
     }
 
-    async fn send(&self, method: &str, mut params: Value) -> reqwest::Response {
+    pub(crate) async fn send(&self, method: &str, mut params: Value) -> reqwest::Response {
         let name = params
             .get("name")
             .or(params.get("uri"))

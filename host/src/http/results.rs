@@ -14,13 +14,16 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use futures::TryStreamExt;
 use serde::Deserialize;
 
 use crate::call::{Caller, Host};
+use crate::ledger::Ledger;
 use crate::preview::grouped;
 use crate::results::{BadLink, Columns, Grant, RowReader, Stored, Unavailable, now};
 use crate::shape::{Code, KeptKind, Refusal};
-use crate::tenant::utc;
+use crate::store::{Charge, Spent};
+use crate::tenant::{Admitted, utc};
 
 const FRAME: &str = include_str!("pages/result.html");
 const TABLE: &str = include_str!("pages/table.html");
@@ -94,7 +97,7 @@ enum Lost {
     Unavailable,
     BadColumns,
     BadFormat,
-    /// It was promised, and cannot be made now.
+    /// It was promised and cannot be made now, or its tenant has spent what may be handed out.
     Refused(Box<Refusal>),
 }
 
@@ -129,7 +132,7 @@ impl Lost {
 
     fn title(&self) -> &'static str {
         match self {
-            Self::Refused(_) => "This result cannot be made just now",
+            Self::Refused(_) => "This result cannot be shown just now",
             Self::False => "This link leads nowhere",
             Self::Gone => "This result is no longer kept",
             Self::Unavailable => "This result cannot be read just now",
@@ -231,11 +234,57 @@ async fn answer(
     show: impl AsyncFnOnce(Stored) -> Result<Response, Lost>,
 ) -> Response {
     let shown = match open(host, token).await {
-        Ok(Way::Here(stored)) => show(*stored).await,
+        Ok(Way::Here(stored)) => counted(host, *stored, show).await,
         Ok(Way::There(token)) => Ok(Redirect::to(&format!("{base}{token}{tail}")).into_response()),
         Err(lost) => Err(lost),
     };
     shown.unwrap_or_else(|lost| lost.page(base))
+}
+
+/// What is shown of a result, which counts in its tenant's quotas as it leaves.
+async fn counted(
+    host: &Host,
+    stored: Stored,
+    show: impl AsyncFnOnce(Stored) -> Result<Response, Lost>,
+) -> Result<Response, Lost> {
+    let tenant = &stored.description.tenant;
+    let mut handed_out = HandedOut {
+        ledger: host.ledger().clone(),
+        admitted: host.tenants().reserve_link(tenant).await?,
+        bytes: 0,
+    };
+    let (head, body) = show(stored).await?.into_parts();
+    let body = body.into_data_stream().inspect_ok(move |piece| {
+        handed_out.add(piece);
+    });
+    Ok(Response::from_parts(head, Body::from_stream(body)))
+}
+
+/// What has left through a link. It is written down when the body is over or its reader has gone.
+struct HandedOut {
+    ledger: Ledger,
+    admitted: Admitted,
+    bytes: u64,
+}
+
+impl HandedOut {
+    fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+    }
+}
+
+impl Drop for HandedOut {
+    fn drop(&mut self) {
+        // Nobody counts the tokens of what people see.
+        let spent = Spent {
+            bytes: self.bytes,
+            ..Spent::default()
+        };
+        let charges: Vec<Charge> = self.admitted.charges(spent).collect();
+        if self.bytes > 0 && !charges.is_empty() {
+            self.ledger.spend(charges);
+        }
+    }
 }
 
 /// The result that a token gives access to, made first where it is promised.

@@ -9,6 +9,12 @@ use serde_json::{Map, Value};
 /// A refusal has fewer bytes than this.
 pub const MAX_REFUSAL_BYTES: usize = 8_000;
 
+/// What the HTTP API adds to a refusal: its name a second time as `title`, and `status`.
+const PROBLEM_BYTES: usize = 64;
+
+/// The text of a refusal has fewer bytes than this, so that it stays under [`MAX_REFUSAL_BYTES`] through every door.
+const MAX_TEXT_BYTES: usize = MAX_REFUSAL_BYTES - PROBLEM_BYTES;
+
 /// How much of a text that a plugin wrote goes into a message.
 const MAX_EXCERPT_BYTES: usize = 2_000;
 
@@ -252,7 +258,7 @@ impl Refusal {
         Self::new(Code::NotFound, format!("Unknown tool: {}", excerpt(name)))
     }
 
-    /// The JSON text, one line, under [`MAX_REFUSAL_BYTES`].
+    /// The JSON text, one line, under [`MAX_REFUSAL_BYTES`], also with what the HTTP API adds to it.
     ///
     /// What does not fit goes in the order in which it can be missed: descriptions, then the next call, then the rest
     /// of the message, and each says so.
@@ -274,7 +280,7 @@ impl Refusal {
             serde_json::to_string(refusal).expect("a refusal has string keys only")
         };
         let mut out = text(&refusal);
-        if out.len() >= MAX_REFUSAL_BYTES {
+        if out.len() >= MAX_TEXT_BYTES {
             refusal
                 .fields
                 .iter_mut()
@@ -282,13 +288,13 @@ impl Refusal {
             out = text(&refusal);
         }
         let mut no_next = "";
-        if out.len() >= MAX_REFUSAL_BYTES && refusal.next.take().is_some() {
+        if out.len() >= MAX_TEXT_BYTES && refusal.next.take().is_some() {
             no_next = " The next call is too long to be given here.";
             refusal.message.push_str(no_next);
             out = text(&refusal);
         }
         let mut room = MAX_EXCERPT_BYTES;
-        while out.len() >= MAX_REFUSAL_BYTES {
+        while out.len() >= MAX_TEXT_BYTES {
             // Escapes make a character up to six bytes, so the room shrinks until it fits.
             refusal.message = shorten(&self.message, room) + no_next;
             refusal.fields.clear();
