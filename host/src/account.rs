@@ -9,7 +9,7 @@ use crate::call::{Caller, Host};
 use crate::catalog::Tool;
 use crate::contract::Stage;
 use crate::sandbox::{Meter, Usage};
-use crate::shape::{Reply, tokens};
+use crate::shape::{Intake, Refusal, Reply, tokens};
 use crate::store::{Entry, Spent, now_ms};
 use crate::telemetry;
 use crate::tenant::Admitted;
@@ -103,6 +103,20 @@ impl<'a> Account<'a> {
             }
         }
         entry.tokens_out = receipt.approx_tokens;
+    }
+
+    /// Takes down what came in of an answer that does not leave, but is kept.
+    pub(crate) fn took(&mut self, intake: &Intake) {
+        let (rows, bytes, matched) = intake.taken();
+        self.entry.rows_in = rows;
+        self.entry.bytes_in = bytes;
+        self.entry.rows_matched = matched;
+    }
+
+    /// Takes down how a call ended of which nothing leaves.
+    pub(crate) fn end(&mut self, refusal: Option<&Refusal>) {
+        let outcome = refusal.map_or(ANSWERED, |refusal| refusal.error.as_str());
+        self.entry.outcome = outcome.to_owned();
     }
 
     /// Makes room for the next call, before the caller knows that this one has ended.

@@ -6,23 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::account::Account;
-use crate::catalog::{Carrier, Catalog, Catalogs, Target, Tool};
+use crate::admission::Permit;
+use crate::catalog::{Carried, Carrier, Catalog, Catalogs, Target, Tool};
 use crate::client::{self, Profile};
 use crate::contract::{BackendSelection, Condition};
 use crate::ledger::Ledger;
 use crate::meta::{self, Meant};
 use crate::metrics::Metrics;
 use crate::queries::Queries;
-use crate::results::{Origin, Results};
+use crate::results::{Held, Origin, Results, Stored, TenantFolder, Unavailable};
 use crate::sandbox::{Failed, Progress, Request, Usage, Window};
 use crate::shape::{
-    Ask, BudgetSources, Call, HostArgument, Intake, Policy, Reader, Refusal, Reply, ResultId,
-    Signer, ToolFacts,
+    Ask, BudgetSources, Call, Code, HostArgument, Intake, Next, Policy, Reader, Refusal, Reply,
+    ResultId, Signer, ToolFacts, other_result,
 };
-use crate::tenant::{Key, Tenants};
+use crate::tenant::{Denied, Key, Tenants};
 
 /// Who calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,22 +74,24 @@ pub struct Host {
     /// Numbers calls, for the log.
     calls: AtomicU64,
     /// Calls that have begun and not ended.
-    running: AtomicU64,
+    running: watch::Sender<u64>,
+    /// Fires when calls that still run have to end.
+    ending: CancellationToken,
 }
 
 /// Counts one call as running for as long as it lives, however it ends.
-struct Running<'a>(&'a AtomicU64);
+struct Running<'a>(&'a watch::Sender<u64>);
 
 impl<'a> Running<'a> {
-    fn begin(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
+    fn begin(count: &'a watch::Sender<u64>) -> Self {
+        count.send_modify(|running| *running += 1);
         Self(count)
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_modify(|running| *running -= 1);
     }
 }
 
@@ -116,7 +120,8 @@ impl Host {
             knows_clients: true,
             cap_bytes,
             calls: AtomicU64::new(0),
-            running: AtomicU64::new(0),
+            running: watch::Sender::new(0),
+            ending: CancellationToken::new(),
         }
     }
 
@@ -217,7 +222,23 @@ impl Host {
 
     /// How many calls are running now.
     pub fn running(&self) -> u64 {
-        self.running.load(Ordering::Relaxed)
+        *self.running.borrow()
+    }
+
+    /// Ends the calls that still run, as if their callers had gone, and waits until they are written down.
+    pub async fn end_calls(&self) {
+        self.ending.cancel();
+        // The sender lives as long as the host, so that waiting cannot fail.
+        let _ = self
+            .running
+            .subscribe()
+            .wait_for(|running| *running == 0)
+            .await;
+    }
+
+    /// What comes of a call; none where the host ends before it does, and the call with it.
+    async fn unless_ended<T>(&self, call: impl Future<Output = T>) -> Option<T> {
+        self.ending.run_until_cancelled(call).await
     }
 
     /// The cap of what the host itself sends.
@@ -286,13 +307,13 @@ impl Host {
         let mut account = Account::open(self, caller, &meant.tool);
         let span = account.span.clone();
         let callers = std::slice::from_ref(caller);
-        let answered = self
-            .answer(callers, &meant, progress, &mut account)
-            .instrument(span)
-            .await;
+        let answer = self.answer(callers, &meant, progress, &mut account);
+        let answered = self.unless_ended(answer.instrument(span)).await;
         let reply = match answered {
-            Ok(mut replies) => replies.pop().expect("one caller gets one reply"),
-            Err(refusal) => meant.facts.refuse(refusal),
+            Some(Ok(mut replies)) => replies.pop().expect("one caller gets one reply"),
+            Some(Err(refusal)) => meant.facts.refuse(refusal),
+            // What is not closed is written down as cancelled.
+            None => return (Reply::refused(&ended()), account.meter.usage()),
         };
         account.close(&reply);
         account.release().await;
@@ -313,11 +334,16 @@ impl Host {
         let _running = Running::begin(&self.running);
         let meant = self.meant(first, tool, arguments);
         let mut account = Account::open(self, first, &meant.tool);
-        let answered = self.answer(callers, &meant, None, &mut account).await;
-        let replies = answered.unwrap_or_else(|refusal| {
+        let answer = self.answer(callers, &meant, None, &mut account);
+        let answered = self.unless_ended(answer).await;
+        let refuse = |refusal: Refusal| {
             let refused = callers.iter().map(|_| meant.facts.refuse(refusal.clone()));
             refused.collect()
-        });
+        };
+        let Some(answered) = answered else {
+            return refuse(ended());
+        };
+        let replies: Vec<Reply> = answered.unwrap_or_else(refuse);
         account.close(&replies[0]);
         account.release().await;
         replies
@@ -357,7 +383,6 @@ impl Host {
         account: &mut Account<'_>,
     ) -> Result<Vec<Reply>, Refusal> {
         let (caller, tool) = (&callers[0], &*meant.tool);
-        let id = account.call().to_owned();
         let arguments = self.complete(tool, meant.arguments.clone()?).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
@@ -368,13 +393,12 @@ impl Host {
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.deadline;
-        let tenant = self.tenants.tenant(caller);
-        let _permit_of_tenant = match &tenant {
-            Some(tenant) => Some(tenant.admit(deadline).await?),
-            None => None,
-        };
+        let _permit_of_tenant = self.tenants.admit(caller, deadline).await?;
         let replies = if ask.kept_place().is_some() {
-            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            account.admitted = self
+                .tenants
+                .reserve(caller, account.call(), deadline)
+                .await?;
             let mut replies = Vec::with_capacity(readers.len());
             for reader in &readers {
                 let call = shaping(*reader);
@@ -382,35 +406,24 @@ impl Host {
                 replies.push(page.await?);
             }
             replies
-        } else if let Carrier::Plugin {
-            plugin,
-            admission,
-            target,
-        } = &tool.carrier
-        {
-            let patience = deadline.saturating_sub(begun.elapsed());
-            // Until the reply is made: what an answer holds in memory is bounded by how many there are.
-            let _permit = admission.admit(patience).await?;
-            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
-            let spool = self.results.spool().filter(|_| !ask.is_continuation());
-            let intake = Intake::new(&tool.policy, &ask, tool.intake_bytes).spooling(spool);
-            let called = plugin.call_within(Window { begun, deadline }, account.meter.clone(), request(target, &tool.policy, &ask), intake, progress, &caller.tenant, &id).await.map_err(|failed: Failed| {
-                tracing::info!(tool = tool.name(), call = id, error = failed.refusal.error.as_str(), elapsed = ?failed.usage.elapsed, "call failed");
-                account.usage = failed.usage;
-                failed.refusal
-            })?;
-            account.usage = called.usage;
-            tracing::debug!(tool = tool.name(), call = id, usage = ?called.usage, "call ended");
-            let origin = Origin {
-                tenant: &caller.tenant,
-                plugin: plugin.name(),
-            };
-            let call = shaping(readers[0]);
+        } else if let Carrier::Plugin(carried) = &tool.carrier {
+            let (intake, _permit) = self
+                .hand_over(caller, tool, carried, &ask, begun, progress, account)
+                .await?;
             self.results
-                .shape_each(called.intake, &call, &readers, origin, begun + deadline)
+                .shape_each(
+                    intake,
+                    &shaping(readers[0]),
+                    &readers,
+                    origin(caller, tool),
+                    begun + deadline,
+                )
                 .await
         } else {
-            account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+            account.admitted = self
+                .tenants
+                .reserve(caller, account.call(), deadline)
+                .await?;
             let catalog = self.catalog(caller);
             let answers = readers.iter().map(|reader| {
                 let answer = meta::answer(tool, &shaping(*reader), &catalog);
@@ -419,9 +432,171 @@ impl Host {
             answers.collect()
         };
         for reply in &replies {
-            self.remember_query(reply, &ask, tool, &id).await;
+            self.remember_query(reply, &ask, tool, account.call()).await;
         }
         Ok(replies)
+    }
+
+    /// Waits for a permit of the plugin and runs it, as often as a whole answer takes pages. What it handed over comes with
+    /// the permit, which is held until the answer is shaped or kept: what answers hold in memory is bounded by how many
+    /// there are.
+    async fn hand_over(
+        &self,
+        caller: &Caller,
+        tool: &Tool,
+        carried: &Carried,
+        ask: &Ask,
+        begun: tokio::time::Instant,
+        progress: Option<ProgressSender>,
+        account: &mut Account<'_>,
+    ) -> Result<(Intake, Permit), Refusal> {
+        let id = account.call().to_owned();
+        let deadline = tool.deadline;
+        let window = Window { begun, deadline };
+        let patience = deadline.saturating_sub(begun.elapsed());
+        let permit = carried.admission.admit(&caller.tenant, patience).await?;
+        account.admitted = self.tenants.reserve(caller, &id, deadline).await?;
+        let empty = |ask: &Ask| {
+            let spool = self.results.spool().filter(|_| !ask.is_continuation());
+            Intake::new(&tool.policy, ask, tool.intake_bytes).spooling(spool)
+        };
+        let (mut ask, mut intake) = (ask.clone(), empty(ask));
+        loop {
+            let called = carried
+                .plugin
+                .call_within(
+                    window,
+                    account.meter.clone(),
+                    request(&carried.target, &tool.policy, &ask),
+                    intake,
+                    progress.clone(),
+                    &caller.tenant,
+                    &id,
+                )
+                .await;
+            let elapsed = begun.elapsed();
+            account.usage = Usage {
+                elapsed,
+                ..account.meter.usage()
+            };
+            intake = called
+                .map_err(|failed: Failed| {
+                    tracing::info!(
+                        tool = tool.name(),
+                        call = id,
+                        error = failed.refusal.error.as_str(),
+                        ?elapsed,
+                        "call failed"
+                    );
+                    failed.refusal
+                })?
+                .intake;
+            let next = intake.next_page();
+            ask = ask.going_on(&next);
+            match next {
+                Next::End => break,
+                Next::Behind(_) => {}
+                Next::AllAtOnce => intake = empty(&ask),
+            }
+        }
+        tracing::debug!(tool = tool.name(), call = id, usage = ?account.usage, "call ended");
+        Ok((intake, permit))
+    }
+
+    /// The kept result of that id of a tenant, made first where it is promised. None where there is none, or none any more.
+    /// The refusal says why a promise cannot be kept now; it stays for a later try.
+    pub async fn open_result(
+        &self,
+        tenant: TenantFolder,
+        id: ResultId,
+    ) -> Result<Option<Stored>, Refusal> {
+        let unavailable = |unavailable: Unavailable| unavailable.refusal();
+        self.ready().await;
+        let promised = match self.results.held(tenant, id).await.map_err(unavailable)? {
+            None => return Ok(None),
+            Some(Held::Kept(stored)) => return Ok(Some(*stored)),
+            Some(Held::Promised(promised)) => promised,
+        };
+        if let Some(made) = promised.promise.made()
+            && let Some(stored) = self.results.kept(tenant, made).await.map_err(unavailable)?
+        {
+            return Ok(Some(stored));
+        }
+        let making = self.results.making(tenant, id);
+        let made = making.get_or_init(|| self.keep_promise(tenant, id)).await;
+        let made = made.clone()?;
+        self.results.kept(tenant, made).await.map_err(unavailable)
+    }
+
+    /// Makes the complete result that was promised: runs the call to its end for who made it, as any call is run, and keeps
+    /// what it hands over.
+    async fn keep_promise(&self, tenant: TenantFolder, id: ResultId) -> Result<ResultId, Refusal> {
+        let gone = || {
+            Refusal::new(
+                Code::StaleCursor,
+                "This result is no longer kept. Call the tool again: its answer has a new link.",
+            )
+        };
+        let unavailable = |unavailable: Unavailable| unavailable.refusal();
+        // Somebody else may have made it in between.
+        let held = self.results.held(tenant, id).await.map_err(unavailable)?;
+        let Some(Held::Promised(promised)) = held else {
+            return Err(gone());
+        };
+        let promise = &promised.promise;
+        if let Some(made) = promise.made()
+            && self
+                .results
+                .kept(tenant, made)
+                .await
+                .map_err(unavailable)?
+                .is_some()
+        {
+            return Ok(made);
+        }
+        let caller = self
+            .tenants
+            .again(&promise.tenant, promise.key.as_deref(), promise.subject.as_deref())
+            .await
+            .map_err(|denied| match denied {
+                Denied::Unavailable => Refusal::new(Code::Unavailable, denied.to_string()),
+                denied => Refusal::new(
+                    Code::Forbidden,
+                    format!("The complete result is made for the key that called, and cannot be: {denied}"),
+                ),
+            })?;
+        let tool = self.tool(&caller, &promise.tool).ok_or_else(gone)?;
+        let carried = tool.carried().ok_or_else(gone)?;
+        let _running = Running::begin(&self.running);
+        let mut account = Account::open(self, &caller, &tool);
+        let span = account.span.clone();
+        let making = async {
+            let ask = tool
+                .read(&self.signer, &caller.tenant, promise.arguments.clone())?
+                .whole(&tool.policy, tool.is_of_backend());
+            let reader = self.reader(&caller, &tool, None);
+            let call = self.shaping(&tool, &tool.facts, &ask, reader);
+            let begun = tokio::time::Instant::now();
+            let deadline = tool.deadline;
+            let _permit_of_tenant = self.tenants.admit(&caller, deadline).await?;
+            let (intake, _permit) = self
+                .hand_over(&caller, &tool, carried, &ask, begun, None, &mut account)
+                .await?;
+            account.took(&intake);
+            let origin = origin(&caller, &tool);
+            let made = self
+                .results
+                .keep_whole(intake, &call, origin, begun + deadline)
+                .await?;
+            self.results.fulfil(&promised, made).await?;
+            Ok(made)
+        };
+        let Some(made) = self.unless_ended(making.instrument(span)).await else {
+            return Err(ended());
+        };
+        account.end(made.as_ref().err());
+        account.release().await;
+        made
     }
 
     /// Reads a page of a kept result as a resource: facts and body as a call of its tool would have them, from its first
@@ -434,25 +609,30 @@ impl Host {
     ) -> Option<Reply> {
         self.ready().await;
         let _running = Running::begin(&self.running);
-        let stored = match self.results.find(&caller.tenant, id).await {
+        let folder = TenantFolder::of(&caller.tenant);
+        let stored = match self.open_result(folder, id).await {
             Ok(stored) => stored?,
-            Err(unavailable) => return Some(Reply::refused(&unavailable.refusal())),
+            Err(refusal) => return Some(Reply::refused(&refusal)),
         };
+        let is_promised = stored.id != id;
         let tool = self.tool(caller, &stored.description.tool)?;
         let mut account = Account::open(self, caller, &tool);
         let call = account.call().to_owned();
         let read = async {
             let mut ask = tool.read(&self.signer, &caller.tenant, stored.description.arguments)?;
+            let mut read = stored.id;
             if let Some(after) = after {
-                ask = ask.continued(&self.signer, &tool.policy, tool.name(), after, id)?;
+                let (continued, of) =
+                    ask.continued(&self.signer, &tool.policy, tool.name(), after)?;
+                // Two replicas may have made of one promise what differs: a cursor goes on in what it comes from.
+                if of != stored.id && !is_promised {
+                    return Err(other_result(&tool.policy));
+                }
+                (ask, read) = (continued, of);
             }
-            let ask = ask.reading(id, stored.start);
+            let ask = ask.reading(read, stored.start);
             let deadline = tool.deadline;
-            let tenant = self.tenants.tenant(caller);
-            let _permit_of_tenant = match &tenant {
-                Some(tenant) => Some(tenant.admit(deadline).await?),
-                None => None,
-            };
+            let _permit_of_tenant = self.tenants.admit(caller, deadline).await?;
             account.admitted = self.tenants.reserve(caller, &call, deadline).await?;
             let facts = ToolFacts {
                 has_structured_copy: false,
@@ -464,9 +644,10 @@ impl Host {
                 .page(&call, &caller.tenant, tool.intake_bytes)
                 .await
         };
-        let reply = read
-            .await
-            .unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
+        let Some(read) = self.unless_ended(read).await else {
+            return Some(Reply::refused(&ended()));
+        };
+        let reply = read.unwrap_or_else(|refusal: Refusal| Reply::refused(&refusal));
         account.close(&reply);
         account.release().await;
         Some(reply)
@@ -499,6 +680,23 @@ impl Host {
             }
         }
         arguments
+    }
+}
+
+/// What a caller hears whose call ends with the host.
+fn ended() -> Refusal {
+    let message = "The host has stopped before the call was done. Call again in some seconds.";
+    Refusal::new(Code::Unavailable, message)
+}
+
+/// Where an answer comes from.
+fn origin<'a>(caller: &'a Caller, tool: &'a Tool) -> Origin<'a> {
+    Origin {
+        tenant: &caller.tenant,
+        key: caller.key.as_ref().map(|key| key.id.as_str()),
+        subject: caller.subject.as_deref(),
+        plugin: tool.carrier_name(),
+        is_read_only: tool.is_read_only(),
     }
 }
 

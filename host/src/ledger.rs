@@ -37,6 +37,8 @@ enum Note {
         /// Scopes in which it counted as running.
         running: Vec<String>,
     },
+    /// What was handed out beside calls.
+    Spent(Vec<Charge>),
     Flush(oneshot::Sender<()>),
 }
 
@@ -62,6 +64,15 @@ impl Ledger {
         sent.is_ok()
     }
 
+    /// Adds what was handed out beside calls to the quotas that it counts in. Where the store fails in the middle of writing
+    /// it, it may be added twice.
+    pub fn spend(&self, charges: Vec<Charge>) {
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(Note::Spent(charges))
+        {
+            tracing::error!("the store does not keep up: what was handed out is not in the quotas");
+        }
+    }
+
     /// Waits until what was taken down is written, for a while.
     pub async fn flush(&self) {
         let (done, written) = oneshot::channel();
@@ -81,6 +92,7 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
     let mut batch = Vec::with_capacity(BATCH);
     while notes.recv_many(&mut batch, BATCH).await > 0 {
         let (mut calls, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let mut spent = Vec::new();
         for note in batch.drain(..) {
             match note {
                 Note::Call {
@@ -93,12 +105,13 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
                     }
                     calls.push((*entry, charges));
                 }
+                Note::Spent(charges) => spent.extend(charges),
                 Note::Flush(done) => waiting.push(done),
             }
         }
         let mut is_failing = false;
         // Written again and again: rows that are there already are not written twice.
-        while let Err(error) = write(&store, &calls, &ended).await {
+        while let Err(error) = write(&store, &calls, &spent, &ended).await {
             if !std::mem::replace(&mut is_failing, true) {
                 tracing::warn!("calls wait to be written to the ledger: {error:#}");
             }
@@ -118,14 +131,15 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
 async fn write(
     store: &Store,
     calls: &[(Entry, Vec<Charge>)],
+    spent: &[Charge],
     ended: &[(String, Vec<String>)],
 ) -> anyhow::Result<()> {
     // Calls that have ended make room first: others wait for it.
     for (call, scopes) in ended {
         store.release(call, scopes).await?;
     }
-    if !calls.is_empty() {
-        store.record(calls).await?;
+    if !calls.is_empty() || !spent.is_empty() {
+        store.record(calls, spent).await?;
     }
     Ok(())
 }

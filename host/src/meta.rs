@@ -85,7 +85,7 @@ pub(crate) fn answer(tool: &Tool, call: &Call<'_>, catalog: &Catalog) -> Result<
             load(tool, call, &place)
         }
         // Resolved before its call began, and so never here; a plugin answers for itself.
-        Carrier::Host(Meta::Invoke) | Carrier::Plugin { .. } => Err(Refusal::new(
+        Carrier::Host(Meta::Invoke) | Carrier::Plugin(_) => Err(Refusal::new(
             Code::Internal,
             "the host has no answer of its own to this",
         )),

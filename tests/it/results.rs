@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll::call::Caller;
-use plimsoll::results::{Grant, TenantFolder, now};
+use plimsoll::results::{Grant, Held, TenantFolder, now};
 use plimsoll::sandbox::Usage;
 use plimsoll::shape::{Code, Reply, ResultId};
 use reqwest::StatusCode;
@@ -90,7 +90,7 @@ fn results_folder(host: &TestHost) -> PathBuf {
 }
 
 /// Every file below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -163,17 +163,21 @@ async fn every_order_comes_once_in_order_on_pages_of_any_size() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_fits_or_was_stopped_early_is_not_kept() {
+async fn an_answer_that_fits_is_not_kept_and_one_that_was_stopped_early_is_promised() {
     let host = TestHost::start(&orders("")).await;
     let reply = host
         .call("list_orders", json!({"customer": "C-0042", "limit": 100}))
         .await;
     assert_eq!(facts(&reply).get("next"), None);
+    assert_eq!(reply.complete(), None);
+    assert!(files(&results_folder(&host)).is_empty());
     // The plugin knows how many there are, and is told that it has said enough.
     let reply = host.call("list_orders", json!({"horizon": "all"})).await;
     assert!(facts(&reply).get("next").is_some());
-    assert_eq!(reply.complete(), None);
-    assert!(files(&results_folder(&host)).is_empty());
+    let id = reply.complete().unwrap().id;
+    let held = host.host().results().held(TenantFolder::of(""), id).await;
+    assert!(matches!(held.unwrap(), Some(Held::Promised(_))));
+    assert_eq!(files(&results_folder(&host)).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -208,7 +212,7 @@ async fn the_same_answer_is_kept_once_however_often_it_is_asked_for() {
 }
 
 /// Writes another time of expiry into everything that is kept.
-fn expire(host: &TestHost) {
+pub(crate) fn expire(host: &TestHost) {
     for file in files(&results_folder(host)) {
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[16..24].copy_from_slice(&(now() - 1).to_le_bytes());
@@ -474,7 +478,7 @@ async fn reading_a_result_passes_the_same_cap_and_budget_and_pages_to_its_end() 
     assert_eq!(refused.refusal(), Some(Code::InvalidCursor));
 }
 
-async fn get(url: &str) -> (StatusCode, reqwest::header::HeaderMap, String) {
+pub(crate) async fn get(url: &str) -> (StatusCode, reqwest::header::HeaderMap, String) {
     let response = reqwest::get(url).await.unwrap();
     let (status, headers) = (response.status(), response.headers().clone());
     (status, headers, response.text().await.unwrap())
@@ -707,9 +711,10 @@ async fn a_link_that_shows_nothing_says_which_and_what_to_do() {
 }
 
 /// A client of MCP over HTTP: in the modern era, or in a session of the one before.
-struct McpClient {
+pub(crate) struct McpClient {
     url: String,
     session: Option<String>,
+    key: Option<String>,
 }
 
 impl McpClient {
@@ -717,6 +722,15 @@ impl McpClient {
         Self {
             url: format!("{url}/mcp"),
             session: None,
+            key: None,
+        }
+    }
+
+    /// The same, which shows a key.
+    pub(crate) fn with_key(url: &str, key: &str) -> Self {
+        Self {
+            key: Some(key.to_owned()),
+            ..Self::modern(url)
         }
     }
 
@@ -737,7 +751,7 @@ impl McpClient {
         client
     }
 
-    async fn send(&self, method: &str, mut params: Value) -> reqwest::Response {
+    pub(crate) async fn send(&self, method: &str, mut params: Value) -> reqwest::Response {
         let name = params
             .get("name")
             .or(params.get("uri"))
@@ -747,6 +761,9 @@ impl McpClient {
             .post(&self.url)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
         match self.session.as_deref() {
             None => {
                 params["_meta"] = json!({
@@ -772,7 +789,7 @@ impl McpClient {
         request.body(message.to_string()).send().await.unwrap()
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let text = self.send(method, params).await.text().await.unwrap();
         // A server may answer with one event of a stream.
         let line = text.lines().find_map(|line| {
@@ -997,7 +1014,10 @@ async fn the_list_of_resources_comes_in_pages() {
             .unwrap()
             .unwrap();
         sizes.push(page.items.len());
-        found.extend(page.items.iter().map(|stored| stored.id));
+        found.extend(page.items.iter().map(|held| match held {
+            Held::Kept(stored) => stored.id,
+            Held::Promised(promised) => promised.id,
+        }));
         after = page.next;
         if after.is_none() {
             break;

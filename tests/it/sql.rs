@@ -44,7 +44,7 @@ async fn sqlite(more: &str, config: &str) -> TestHost {
 }
 
 /// A statement against a file of SQLite, beside the host.
-async fn execute(file: &Path, statement: &str) {
+pub(crate) async fn execute(file: &Path, statement: &str) {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(file)
         .create_if_missing(true);

@@ -323,7 +323,7 @@ fn mcp(url: &str, key: &str, message: &Value) -> reqwest::RequestBuilder {
         .body(message.to_string())
 }
 
-async fn session_of(url: &str, key: &str) -> String {
+pub(crate) async fn session_of(url: &str, key: &str) -> String {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
     }});

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Map, Value, json};
 
-use super::{Carrier, Target, Tool, schema};
+use super::{Carried, Carrier, Target, Tool, schema};
 use crate::admission::Admission;
 use crate::config::{self, Decided, PluginConfig};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
@@ -101,13 +101,9 @@ pub fn build(
         // Whoever may not see a key could try out which there are.
         .filter(|tool| {
             !tool.as_ref().is_ok_and(|tool| {
-                let is_get = matches!(
-                    tool.carrier,
-                    Carrier::Plugin {
-                        target: Target::Get(_),
-                        ..
-                    }
-                );
+                let carried = tool.carried();
+                let is_get =
+                    carried.is_some_and(|carried| matches!(carried.target, Target::Get(_)));
                 is_get && tool.policy.key().is_none()
             })
         })
@@ -329,11 +325,11 @@ fn publish(
         },
         policy,
         required,
-        carrier: Carrier::Plugin {
+        carrier: Carrier::Plugin(Carried {
             plugin: plugin.clone(),
             admission: admission.clone(),
             target: declared.target,
-        },
+        }),
         intake_bytes: limits.intake_bytes.value,
         examples: declared.examples,
         tags,

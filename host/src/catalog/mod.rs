@@ -48,16 +48,20 @@ pub enum Target {
 #[derive(Debug)]
 pub enum Carrier {
     /// A plugin.
-    Plugin {
-        /// The plugin.
-        plugin: Arc<Plugin>,
-        /// Its permits, shared by its tools.
-        admission: Arc<Admission>,
-        /// What it is asked.
-        target: Target,
-    },
+    Plugin(Carried),
     /// The host itself.
     Host(Meta),
+}
+
+/// How a plugin carries a tool out.
+#[derive(Debug)]
+pub struct Carried {
+    /// The plugin.
+    pub plugin: Arc<Plugin>,
+    /// Its permits, shared by its tools.
+    pub admission: Arc<Admission>,
+    /// What it is asked.
+    pub target: Target,
 }
 
 /// The name of the host among the plugins, in the ledger and in metrics. No plugin can have it.
@@ -98,12 +102,17 @@ impl Tool {
         &self.facts.name
     }
 
-    /// The plugin that carries it out; none where the host does.
-    pub fn plugin(&self) -> Option<&Arc<Plugin>> {
+    /// The plugin that carries it out, its permits, and what it is asked; none where the host does.
+    pub fn carried(&self) -> Option<&Carried> {
         match &self.carrier {
-            Carrier::Plugin { plugin, .. } => Some(plugin),
+            Carrier::Plugin(carried) => Some(carried),
             Carrier::Host(_) => None,
         }
+    }
+
+    /// The plugin that carries it out; none where the host does.
+    pub fn plugin(&self) -> Option<&Arc<Plugin>> {
+        self.carried().map(|carried| &carried.plugin)
     }
 
     /// The name of who carries it out.
@@ -120,6 +129,17 @@ impl Tool {
     pub fn arguments(&self) -> impl Iterator<Item = (&String, &Value)> {
         let properties = self.listed["inputSchema"]["properties"].as_object();
         properties.into_iter().flatten()
+    }
+
+    /// Whether it is made of a collection, whose rows come page by page.
+    pub fn is_of_backend(&self) -> bool {
+        let carried = self.carried();
+        carried.is_some_and(|carried| matches!(carried.target, Target::List(_)))
+    }
+
+    /// Whether it says that it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.listed["annotations"]["readOnlyHint"] == true
     }
 }
 
@@ -201,7 +221,7 @@ impl Catalog {
                     tool.name(),
                     other.carrier_name(),
                     match &tool.carrier {
-                        Carrier::Plugin { plugin, .. } => format!("plugin `{}`", plugin.name()),
+                        Carrier::Plugin(carried) => format!("plugin `{}`", carried.plugin.name()),
                         Carrier::Host(_) => String::from(
                             "the host: it has to have another name where `surface` is \"meta\""
                         ),

@@ -18,6 +18,9 @@ use crate::{http, mcp, watch};
 /// How long calls may go on after the host was told to stop: what process managers commonly allow.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// How long they may take to end once they are stopped: a guest that computes comes to the end of its turn in milliseconds.
+const ENDING: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     #[command(flatten)]
@@ -113,13 +116,25 @@ async fn serve(
         outcome = load_and_watch => outcome?,
         () = app.keep() => {}
     }
-    match tokio::time::timeout(DRAIN, doors).await {
+    match tokio::time::timeout(DRAIN, &mut doors).await {
         Ok(outcome) => outcome?,
-        Err(_) => tracing::warn!(
-            "{} calls were still running after {} s and were stopped",
-            app.host.running(),
-            DRAIN.as_secs()
-        ),
+        Err(_) => {
+            tracing::warn!(
+                "{} calls were still running after {} s and were stopped",
+                app.host.running(),
+                DRAIN.as_secs()
+            );
+            // The doors go on meanwhile: it is they who run the calls of a client over standard input.
+            let ended = async {
+                tokio::select! {
+                    () = app.host.end_calls() => {}
+                    _ = async { doors.await.ok(); std::future::pending::<()>().await } => {}
+                }
+            };
+            if tokio::time::timeout(ENDING, ended).await.is_err() {
+                tracing::error!("calls do not end: they are not in the ledger");
+            }
+        }
     }
     Ok(())
 }

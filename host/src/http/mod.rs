@@ -26,6 +26,7 @@ pub use guard::Allowed;
 use crate::call::Host;
 use crate::mcp;
 use crate::metrics::MEDIA_TYPE;
+use crate::shape::excerpt;
 
 /// Bytes of a request body: what rmcp takes, so that all doors take the same.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
@@ -69,7 +70,7 @@ pub fn router(host: Arc<Host>, allowed: Allowed, stop: CancellationToken) -> Rou
 
 /// An answer as RFC 9457 has it, to a request that comes to no tool.
 fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
-    let problem = json!({"title": title, "status": status.as_u16(), "detail": detail});
+    let problem = json!({"title": title, "status": status.as_u16(), "detail": excerpt(detail)});
     (
         status,
         [(header::CONTENT_TYPE, "application/problem+json")],

@@ -9,18 +9,21 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Path, Query, RawQuery, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use futures::TryStreamExt;
 use serde::Deserialize;
 
 use crate::call::{Caller, Host};
+use crate::ledger::Ledger;
 use crate::preview::grouped;
-use crate::results::{BadLink, Columns, RowReader, Stored, Unavailable, now};
-use crate::shape::KeptKind;
-use crate::tenant::utc;
+use crate::results::{BadLink, Columns, Grant, RowReader, Stored, Unavailable, now};
+use crate::shape::{Code, KeptKind, Refusal};
+use crate::store::{Charge, Spent};
+use crate::tenant::{Admitted, utc};
 
 const FRAME: &str = include_str!("pages/result.html");
 const TABLE: &str = include_str!("pages/table.html");
@@ -87,13 +90,25 @@ async fn asset(media_type: &'static str, text: &'static str) -> Response {
 }
 
 /// Why there is nothing to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Lost {
     False,
     Gone,
     Unavailable,
     BadColumns,
     BadFormat,
+    /// It was promised and cannot be made now, or its tenant has spent what may be handed out.
+    Refused(Box<Refusal>),
+}
+
+impl From<Refusal> for Lost {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.error {
+            // Its tool, or what was promised, is gone.
+            Code::StaleCursor => Self::Gone,
+            _ => Self::Refused(Box::new(refusal)),
+        }
+    }
 }
 
 impl From<Unavailable> for Lost {
@@ -103,8 +118,11 @@ impl From<Unavailable> for Lost {
 }
 
 impl Lost {
-    fn status(self) -> StatusCode {
+    fn status(&self) -> StatusCode {
         match self {
+            Self::Refused(refusal) => {
+                StatusCode::from_u16(refusal.error.http_status()).unwrap_or(StatusCode::BAD_GATEWAY)
+            }
             Self::False => StatusCode::NOT_FOUND,
             Self::Gone => StatusCode::GONE,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -112,8 +130,9 @@ impl Lost {
         }
     }
 
-    fn title(self) -> &'static str {
+    fn title(&self) -> &'static str {
         match self {
+            Self::Refused(_) => "This result cannot be shown just now",
             Self::False => "This link leads nowhere",
             Self::Gone => "This result is no longer kept",
             Self::Unavailable => "This result cannot be read just now",
@@ -121,8 +140,9 @@ impl Lost {
         }
     }
 
-    fn text(self) -> &'static str {
+    fn text(&self) -> &str {
         match self {
+            Self::Refused(refusal) => &refusal.message,
             Self::False => {
                 "It was changed or cut on the way, or another host made it. Open it as it was given, from its beginning to its \
                  end, or call the tool again for a new one."
@@ -151,15 +171,23 @@ impl Lost {
             "<main class=\"lost\"><svg class=\"mark\" viewBox=\"0 0 48 48\" aria-hidden=\"true\"><circle cx=\"24\" cy=\"24\" r=\"13\"/>\
              <path d=\"M3 24h42\"/></svg><h1>{}</h1><p>{}</p></main>",
             self.title(),
-            self.text()
+            escaped(self.text())
         );
         let html = frame(self.title(), base, "", &body);
-        (
+        let mut response = (
             self.status(),
             [(header::CONTENT_TYPE, "text/html; charset=utf-8")],
             html,
         )
-            .into_response()
+            .into_response();
+        if let Self::Refused(refusal) = &self
+            && let Some(seconds) = refusal.retry_after_seconds
+        {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 
@@ -187,8 +215,80 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// The result that a token gives access to.
-async fn open(host: &Host, token: &str) -> Result<Stored, Lost> {
+/// What a link leads to.
+enum Way {
+    /// The result itself.
+    Here(Box<Stored>),
+    /// The result that was made of what was promised under the link: its token.
+    There(String),
+}
+
+/// Answers with what `show` makes of the result that a token gives access to. `base` leads to `/results/` from where it is
+/// shown, and `tail` is the address behind the token. What a promise has become has an address of its own, so that a page, its
+/// table and its downloads are of one result, whichever replica made it.
+async fn answer(
+    host: &Host,
+    token: &str,
+    base: &str,
+    tail: &str,
+    show: impl AsyncFnOnce(Stored) -> Result<Response, Lost>,
+) -> Response {
+    let shown = match open(host, token).await {
+        Ok(Way::Here(stored)) => counted(host, *stored, show).await,
+        Ok(Way::There(token)) => Ok(Redirect::to(&format!("{base}{token}{tail}")).into_response()),
+        Err(lost) => Err(lost),
+    };
+    shown.unwrap_or_else(|lost| lost.page(base))
+}
+
+/// What is shown of a result, which counts in its tenant's quotas as it leaves.
+async fn counted(
+    host: &Host,
+    stored: Stored,
+    show: impl AsyncFnOnce(Stored) -> Result<Response, Lost>,
+) -> Result<Response, Lost> {
+    let tenant = &stored.description.tenant;
+    let mut handed_out = HandedOut {
+        ledger: host.ledger().clone(),
+        admitted: host.tenants().reserve_link(tenant).await?,
+        bytes: 0,
+    };
+    let (head, body) = show(stored).await?.into_parts();
+    let body = body.into_data_stream().inspect_ok(move |piece| {
+        handed_out.add(piece);
+    });
+    Ok(Response::from_parts(head, Body::from_stream(body)))
+}
+
+/// What has left through a link. It is written down when the body is over or its reader has gone.
+struct HandedOut {
+    ledger: Ledger,
+    admitted: Admitted,
+    bytes: u64,
+}
+
+impl HandedOut {
+    fn add(&mut self, piece: &[u8]) {
+        self.bytes += piece.len() as u64;
+    }
+}
+
+impl Drop for HandedOut {
+    fn drop(&mut self) {
+        // Nobody counts the tokens of what people see.
+        let spent = Spent {
+            bytes: self.bytes,
+            ..Spent::default()
+        };
+        let charges: Vec<Charge> = self.admitted.charges(spent).collect();
+        if self.bytes > 0 && !charges.is_empty() {
+            self.ledger.spend(charges);
+        }
+    }
+}
+
+/// The result that a token gives access to, made first where it is promised.
+async fn open(host: &Host, token: &str) -> Result<Way, Lost> {
     let results = host.results();
     let grant = results
         .links()
@@ -197,7 +297,8 @@ async fn open(host: &Host, token: &str) -> Result<Stored, Lost> {
             BadLink::False => Lost::False,
             BadLink::Expired => Lost::Gone,
         })?;
-    let stored = results.linked(&grant).await?.ok_or(Lost::Gone)?;
+    let stored = host.open_result(grant.tenant, grant.id).await?;
+    let stored = stored.ok_or(Lost::Gone)?;
     // A link shows no more than its tenant may see now.
     host.ready().await;
     let caller = Caller {
@@ -207,28 +308,35 @@ async fn open(host: &Host, token: &str) -> Result<Stored, Lost> {
     let is_shown = host
         .tool(&caller, &stored.description.tool)
         .is_some_and(|tool| tool.policy.cells().describe() == stored.description.cells);
-    if is_shown {
-        Ok(stored)
-    } else {
-        Err(Lost::Gone)
+    if !is_shown {
+        return Err(Lost::Gone);
     }
+    if stored.id == grant.id {
+        return Ok(Way::Here(Box::new(stored)));
+    }
+    Ok(Way::There(results.links().token(&Grant {
+        tenant: grant.tenant,
+        id: stored.id,
+        expires: stored.expires,
+    })))
 }
 
 /// `GET /results/{token}`
 async fn page(State(host): State<Arc<Host>>, Path(token): Path<String>) -> Response {
-    show(&host, &token)
-        .await
-        .unwrap_or_else(|lost| lost.page(""))
+    answer(&host, &token, "", "", async |stored| {
+        Ok(show(&token, &stored))
+    })
+    .await
 }
 
-async fn show(host: &Host, token: &str) -> Result<Response, Lost> {
-    let stored = open(host, token).await?;
+fn show(token: &str, stored: &Stored) -> Response {
     let described = &stored.description;
     let count = grouped(described.matched);
     let query = serde_json::to_string_pretty(&described.arguments).unwrap_or_default();
     let values = [
         ("tool", described.tool.clone()),
-        ("account", account(&stored)),
+        ("made", made(stored)),
+        ("account", account(stored)),
         (
             "until",
             utc(i64::try_from(stored.expires * 1000).unwrap_or(i64::MAX)),
@@ -260,7 +368,7 @@ async fn show(host: &Host, token: &str) -> Result<Response, Lost> {
         script,
         &body,
     );
-    Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response())
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
 }
 
 /// The downloads as links, which need no script.
@@ -288,6 +396,18 @@ fn downloads(token: &str, kind: KeptKind) -> String {
         );
     }
     out
+}
+
+/// When the rows were fetched, where that was later than the answer that points to them.
+fn made(stored: &Stored) -> String {
+    if stored.description.is_later {
+        format!(
+            "Fetched at {}, after the answer that points here. ",
+            stored.made()
+        )
+    } else {
+        String::new()
+    }
 }
 
 /// The account of the rows, in words.
@@ -329,14 +449,14 @@ async fn columns_of(host: &Host, stored: &Stored) -> Result<Columns, Lost> {
 
 /// `GET /results/{token}/table`: the cells of all rows, for the page.
 async fn table(State(host): State<Arc<Host>>, Path(token): Path<String>) -> Response {
-    cells(&host, &token)
-        .await
-        .unwrap_or_else(|lost| lost.page("../"))
+    answer(&host, &token, "../", "/table", async |stored| {
+        cells(&host, &stored).await
+    })
+    .await
 }
 
-async fn cells(host: &Host, token: &str) -> Result<Response, Lost> {
-    let stored = open(host, token).await?;
-    let columns = columns_of(host, &stored).await?;
+async fn cells(host: &Host, stored: &Stored) -> Result<Response, Lost> {
+    let columns = columns_of(host, stored).await?;
     let names: Vec<&str> = columns.names().collect();
     let head = serde_json::json!({
         "columns": names,
@@ -355,7 +475,7 @@ async fn cells(host: &Host, token: &str) -> Result<Response, Lost> {
         let _ = serde_json::to_writer(out, &columns.cells(row));
     };
     let body = stream(
-        host.results().rows(&stored).await?,
+        host.results().rows(stored).await?,
         head.into_bytes(),
         write,
         b"]}".to_vec(),
@@ -375,19 +495,22 @@ async fn download(
     State(host): State<Arc<Host>>,
     Path(token): Path<String>,
     Query(wanted): Query<Wanted>,
+    RawQuery(query): RawQuery,
 ) -> Response {
-    file(&host, &token, &wanted)
-        .await
-        .unwrap_or_else(|lost| lost.page("../"))
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    let tail = format!("/download{query}");
+    answer(&host, &token, "../", &tail, async |stored| {
+        file(&host, &stored, &wanted).await
+    })
+    .await
 }
 
-async fn file(host: &Host, token: &str, wanted: &Wanted) -> Result<Response, Lost> {
-    let stored = open(host, token).await?;
-    let reader = host.results().rows(&stored).await?;
+async fn file(host: &Host, stored: &Stored, wanted: &Wanted) -> Result<Response, Lost> {
+    let reader = host.results().rows(stored).await?;
     let (body, media_type, extension) = match wanted.format.as_deref() {
-        None | Some("json") => whole(&stored, reader),
+        None | Some("json") => whole(stored, reader),
         Some(format @ ("csv" | "tsv")) => {
-            let columns = chosen(host, &stored, wanted.columns.as_deref()).await?;
+            let columns = chosen(host, stored, wanted.columns.as_deref()).await?;
             let (delimiter, media_type, extension) = match format {
                 "csv" => (b',', "text/csv; charset=utf-8", "csv"),
                 _ => (b'\t', "text/tab-separated-values; charset=utf-8", "tsv"),

@@ -221,6 +221,34 @@ fn ascii(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::MAX_REFUSAL_BYTES;
+
+    #[tokio::test]
+    async fn a_problem_stays_under_8000_bytes_whatever_is_in_the_refusal() {
+        let mut longest = 0;
+        for code in Code::ALL {
+            // Texts of which the refusal is cut close to its bound, at one length or another.
+            for length in (0..9_000).step_by(7) {
+                let next = Map::from_iter([(String::from("x"), "y".repeat(length).into())]);
+                let refusal = Refusal::new(code, "\u{1}".repeat(40)).with_next(Some(next));
+                let response = problem(&Reply::refused(&refusal));
+                let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+                let body = body.unwrap();
+                assert!(
+                    body.len() < MAX_REFUSAL_BYTES,
+                    "{} bytes: {code:?}",
+                    body.len()
+                );
+                longest = longest.max(body.len());
+            }
+        }
+        assert!(longest > MAX_REFUSAL_BYTES - 100, "{longest} bytes at most");
+        let long = crate::http::problem(StatusCode::FORBIDDEN, "forbidden", &"\"".repeat(20_000));
+        let long = axum::body::to_bytes(long.into_body(), usize::MAX)
+            .await
+            .unwrap();
+        assert!(long.len() < MAX_REFUSAL_BYTES, "{} bytes", long.len());
+    }
 
     #[test]
     fn a_header_is_ascii_and_still_the_same_json() {

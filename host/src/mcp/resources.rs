@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::result;
 use super::server::server_meta;
 use crate::call::{Caller, Host};
-use crate::results::Stored;
-use crate::shape::{Code, Complete, ResultId, describe_complete, excerpt};
+use crate::results::Held;
+use crate::shape::{Code, Complete, ResultId, complete_name, describe_complete, excerpt};
 
 /// How long a client may take the template as fresh, in milliseconds: it changes with the host only.
 const TEMPLATE_TTL_MS: u64 = 3_600_000;
@@ -49,11 +49,28 @@ pub(super) async fn list(
     Ok(result)
 }
 
-fn listed(stored: &Stored) -> Resource {
-    let described = &stored.description;
-    Resource::new(stored.id.uri(), format!("{}-complete", described.tool))
-        .with_description(describe_complete(&described.tool, described.matched))
-        .with_mime_type(stored.kind.media_type())
+fn listed(held: &Held) -> Resource {
+    let (id, tool, rows, kind) = match held {
+        Held::Kept(stored) => {
+            let described = &stored.description;
+            (
+                stored.id,
+                &described.tool,
+                Some(described.matched),
+                Some(stored.kind),
+            )
+        }
+        Held::Promised(promised) => {
+            let promise = &promised.promise;
+            (promised.id, &promise.tool, None, promise.kind())
+        }
+    };
+    let resource = Resource::new(id.uri(), complete_name(tool))
+        .with_description(describe_complete(tool, rows));
+    match kind {
+        Some(kind) => resource.with_mime_type(kind.media_type()),
+        None => resource,
+    }
 }
 
 /// `resources/templates/list`: the one template.

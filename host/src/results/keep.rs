@@ -1,15 +1,20 @@
 //! Keeping an answer of which rows are left out, and what a tenant may keep.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::stored::{Description, Head};
-use super::{Entry, Results, TenantFolder, now};
+use super::promise::{Promise, Promised};
+use super::stored::{Description, Head, Held};
+use super::{Entry, Results, TenantFolder, Unavailable, now};
 use crate::queries;
 use crate::results::Grant;
-use crate::shape::{Call, Intake, Keep, NotKept, Reader, Reply, ResultId, shape_each};
+use crate::shape::{
+    Call, Code, Intake, Keep, NotKept, Reader, Refusal, Reply, ResultId, check, shape_each,
+};
 
 /// How often what has expired is removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -30,8 +35,14 @@ const TURN_TIME: Duration = Duration::from_secs(5);
 pub struct Origin<'a> {
     /// The tenant that called.
     pub tenant: &'a str,
+    /// The id of the key that it showed.
+    pub key: Option<&'a str>,
+    /// Whom an identity provider says that it is.
+    pub subject: Option<&'a str>,
     /// The plugin that answered.
     pub plugin: &'a str,
+    /// Whether the same call may be made again without its caller: its tool changes nothing.
+    pub is_read_only: bool,
 }
 
 /// Why a result is not kept.
@@ -42,15 +53,22 @@ enum Trouble {
     OfStore(anyhow::Error),
 }
 
-/// An answer that is kept if rows of it are left out.
+/// What is kept if rows of an answer are left out.
 struct Candidate {
     tenant: TenantFolder,
     id: ResultId,
-    head: Head,
+    what: What,
     created: u64,
     expires: u64,
-    /// Whether this host knows that the same answer is kept already, and for long enough.
+    /// Whether this host knows that the same is kept already, and for long enough.
     is_known: bool,
+}
+
+enum What {
+    /// The rows that were collected, behind this.
+    Rows(Head),
+    /// The call that gets them.
+    Promise(Promise),
 }
 
 impl Results {
@@ -64,7 +82,14 @@ impl Results {
         origin: Origin<'_>,
         until: tokio::time::Instant,
     ) -> Vec<Reply> {
-        let Some(candidate) = self.candidate(&mut intake, call, readers, origin) else {
+        let candidate = match self.candidate(&mut intake, call, readers, origin) {
+            Some(candidate) => Some(candidate),
+            None => {
+                let promise = self.promise(&mut intake, call, readers, origin);
+                tokio::time::timeout_at(until, promise).await.ok().flatten()
+            }
+        };
+        let Some(candidate) = candidate else {
             return shape_each(&mut intake, call, readers);
         };
         let link = self.links.address(&Grant {
@@ -74,7 +99,11 @@ impl Results {
         });
         intake.decide(Ok(Keep {
             id: candidate.id,
-            start: candidate.head.start(),
+            start: match &candidate.what {
+                What::Rows(head) => Some(head.start()),
+                What::Promise(_) => None,
+            },
+            made: None,
             link,
         }));
         let mut replies = shape_each(&mut intake, call, readers);
@@ -85,17 +114,7 @@ impl Results {
         // A call that has no more time, or no turn, says nothing of the place where results are kept.
         let kept = kept.unwrap_or_else(|_| Err(Trouble::OfCall("its time is over".into())));
         if let Err(trouble) = kept {
-            let tool = &call.tool.name;
-            match trouble {
-                Trouble::OfCall(why) => tracing::warn!(tool, "a result is not kept: {why}"),
-                Trouble::OfStore(error) => {
-                    tracing::warn!(
-                        tool,
-                        "a result is not kept, nor is any other for {PAUSE} s: {error:#}"
-                    );
-                    self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
-                }
-            }
+            self.note(&trouble, &call.tool.name);
             intake.decide(Err(NotKept::Failed));
             intake.attachments = replies
                 .pop()
@@ -104,6 +123,133 @@ impl Results {
             return shape_each(&mut intake, call, readers);
         }
         replies
+    }
+
+    /// Keeps all rows of a whole answer, which was taken in to keep a promise, whether they would have been left out or not.
+    /// The refusal says why they are not kept.
+    pub async fn keep_whole(
+        &self,
+        mut intake: Intake,
+        call: &Call<'_>,
+        origin: Origin<'_>,
+        until: tokio::time::Instant,
+    ) -> Result<ResultId, Refusal> {
+        let failed = || {
+            let message = "The host could not store the complete result. Open it again in a while.";
+            Refusal::new(Code::Unavailable, message)
+        };
+        check(&mut intake, call)?;
+        let Some(candidate) = self.candidate(&mut intake, call, &[], origin) else {
+            return Err(match intake.not_kept() {
+                Some(NotKept::TooLarge(limit)) => Refusal::new(
+                    Code::ResponseTooLarge,
+                    format!(
+                        "The complete result is more than {limit} bytes, which is what the host keeps of one. Narrow the call \
+                         of {} and make it again: its answer has a new link.",
+                        call.tool.name
+                    ),
+                ),
+                Some(NotKept::Failed) => failed(),
+                None => Refusal::new(
+                    Code::InvalidAnswer,
+                    "the plugin handed over no rows, or not all of them, when the complete result was made",
+                ),
+            });
+        };
+        let id = candidate.id;
+        let kept = tokio::time::timeout_at(until, self.keep(candidate, &mut intake)).await;
+        let kept = kept.unwrap_or_else(|_| Err(Trouble::OfCall("its time is over".into())));
+        kept.map(|()| id).map_err(|trouble| {
+            self.note(&trouble, &call.tool.name);
+            failed()
+        })
+    }
+
+    /// Makes a promise point to what was made of it, until it expires.
+    pub async fn fulfil(&self, promised: &Promised, made: ResultId) -> Result<(), Refusal> {
+        let mut promised = promised.clone();
+        promised.promise.made = Some(made.to_string());
+        let tenant = TenantFolder::of(&promised.promise.tenant);
+        let (id, expires, bytes) = (promised.id, promised.expires, promised.encode());
+        let size = bytes.len() as u64;
+        let put = self.store.put(&tenant.object(id), bytes).await;
+        put.map_err(|error| Unavailable::from(error).refusal())?;
+        self.enter(tenant, id, size, expires).await;
+        Ok(())
+    }
+
+    /// Says why something is not kept, and waits where the store is at fault.
+    fn note(&self, trouble: &Trouble, tool: &str) {
+        match trouble {
+            Trouble::OfCall(why) => tracing::warn!(tool, "a result is not kept: {why}"),
+            Trouble::OfStore(error) => {
+                tracing::warn!(
+                    tool,
+                    "a result is not kept, nor is any other for {PAUSE} s: {error:#}"
+                );
+                self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What is kept of an answer whose plugin did not hand over every row.
+    async fn promise(
+        &self,
+        intake: &mut Intake,
+        call: &Call<'_>,
+        readers: &[Reader<'_>],
+        origin: Origin<'_>,
+    ) -> Option<Candidate> {
+        let kind = intake
+            .promises(call, readers)
+            .filter(|_| self.is_enabled && origin.is_read_only)?;
+        if self.paused_until.load(Ordering::Relaxed) > now() {
+            intake.decide(Err(NotKept::Failed));
+            return None;
+        }
+        let mut promise = Promise {
+            tenant: origin.tenant.to_owned(),
+            key: origin.key.map(str::to_owned),
+            subject: origin.subject.map(str::to_owned),
+            tool: call.tool.name.clone(),
+            arguments: call.ask.arguments().clone(),
+            kind: kind.name().to_owned(),
+            generation: 0,
+            made: None,
+        };
+        let first = promise.id(&self.id_key);
+        let (tenant, created) = (TenantFolder::of(origin.tenant), now());
+        promise.generation = self.generations().get(&first).copied().unwrap_or_default();
+        loop {
+            let id = promise.id(&self.id_key);
+            // A place that does not answer says so when the promise is written to it.
+            let found = self.held(tenant, id).await.ok().flatten();
+            let known = match found {
+                Some(Held::Promised(found)) if found.promise.made.is_some() => {
+                    promise.generation += 1;
+                    continue;
+                }
+                Some(Held::Promised(found)) => Some(found.expires),
+                _ => None,
+            };
+            self.generations().insert(first, promise.generation);
+            let known = known.filter(|expires| *expires > created + self.keep_seconds / 2);
+            return Some(Candidate {
+                tenant,
+                id,
+                what: What::Promise(promise),
+                created,
+                expires: known.unwrap_or(created + self.keep_seconds),
+                is_known: known.is_some(),
+            });
+        }
+    }
+
+    fn generations(&self) -> MutexGuard<'_, HashMap<ResultId, u32>> {
+        // Whoever panicked left whole entries behind.
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn candidate(
@@ -138,6 +284,7 @@ impl Results {
                 .collect(),
             arguments: call.ask.arguments().clone(),
             cells: call.policy.cells().describe(),
+            is_later: intake.takes_all(),
         };
         let head = Head::new(&description, prefix, suffix)?;
         // The same answer to the same call has the same id, so that one that is asked for again and again is kept once.
@@ -152,7 +299,7 @@ impl Results {
         Some(Candidate {
             tenant,
             id,
-            head,
+            what: What::Rows(head),
             created,
             expires: known.map_or(created + self.keep_seconds, |entry| entry.expires),
             is_known: known.is_some(),
@@ -163,12 +310,31 @@ impl Results {
         let Candidate {
             tenant,
             id,
-            head,
+            what,
             created,
             expires,
             is_known,
         } = candidate;
         let name = tenant.object(id);
+        let head = match what {
+            // It was there a moment ago.
+            What::Promise(_) if is_known => return Ok(()),
+            What::Promise(promise) => {
+                let promised = Promised {
+                    id,
+                    created,
+                    expires,
+                    promise,
+                };
+                let bytes = promised.encode();
+                let size = bytes.len() as u64;
+                let put = self.store.put(&name, bytes).await;
+                put.map_err(Trouble::OfStore)?;
+                self.enter(tenant, id, size, expires).await;
+                return Ok(());
+            }
+            What::Rows(head) => head,
+        };
         if is_known && self.store.has(&name).await {
             return Ok(());
         }
@@ -185,6 +351,12 @@ impl Results {
             .put_spool(&name, head.at(created, expires), spool)
             .await
             .map_err(Trouble::OfStore)?;
+        self.enter(tenant, id, bytes, expires).await;
+        Ok(())
+    }
+
+    /// Takes note of what was written, and makes room for it.
+    async fn enter(&self, tenant: TenantFolder, id: ResultId, bytes: u64, expires: u64) {
         let all = self.indexed(|index| {
             let kept = index.entry(tenant).or_default();
             kept.insert(id, Entry { bytes, expires });
@@ -195,7 +367,6 @@ impl Results {
         {
             tracing::warn!("old results stay: {error:#}");
         }
-        Ok(())
     }
 
     /// Removes a tenant's oldest results until the rest is no more than it may keep. The one just written stays.
@@ -236,6 +407,7 @@ impl Results {
     /// Removes what has expired, and what tenants have over their size, whichever host wrote it.
     pub async fn sweep(&self) -> anyhow::Result<()> {
         let began = now();
+        self.generations().clear();
         self.store.remove_halves().await?;
         queries::sweep(&self.store, began).await?;
         let mut found = self.store.list("tenants").await?;

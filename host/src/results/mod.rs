@@ -9,13 +9,15 @@
 //! | `spool` | the rows of one answer while they come |
 //! | `stored` | what a kept result looks like where it is kept |
 //! | `store` | the folder or bucket: put whole or not at all, read ranges, list, remove |
-//! | `keep` | keeping an answer, and what a tenant may keep |
+//! | `promise` | a result that is made when it is first opened: the call that makes it |
+//! | `keep` | keeping an answer or a promise of one, and what a tenant may keep |
 //! | `read` | a page of a kept result, all of its rows, and the list of them |
 //! | `link` | the addresses for people |
 //! | `table` | rows as cells |
 
 mod keep;
 mod link;
+mod promise;
 #[cfg(test)]
 mod properties;
 mod read;
@@ -27,28 +29,32 @@ mod table;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 pub use keep::Origin;
 pub use link::{BadLink, Grant, Links};
+pub use promise::{Promise, Promised};
 pub use read::{ListingPage, RowReader, Unavailable};
 pub use spool::{MEMORY_BYTES, Spool};
 pub use store::{Location, Store};
-pub use stored::{Description, Stored};
+pub use stored::{Description, Held, Stored};
 pub use table::{Columns, MAX_COLUMNS};
 
 use crate::config::ResultsConfig;
-use crate::shape::{ResultId, Signer};
+use crate::shape::{Refusal, ResultId, Signer};
 
 /// The folder of spools in the state folder.
 const SPOOL_FOLDER: &str = "spool";
 
 /// Results that are written at the same time: each holds a part of 5 MiB in memory.
 const UPLOADS: usize = 4;
+
+/// What becomes of a promise: the kept result, or why there is none.
+pub type Making = OnceCell<Result<ResultId, Refusal>>;
 
 /// The results that a host keeps.
 #[derive(Debug)]
@@ -65,6 +71,10 @@ pub struct Results {
     /// What is kept, as far as this host knows: what it wrote itself, and what the last sweep found.
     index: Mutex<HashMap<TenantFolder, HashMap<ResultId, Entry>>>,
     uploads: Semaphore,
+    /// The generation of promises that was written last, by the id of the first; forgotten at every sweep.
+    generations: Mutex<HashMap<ResultId, u32>>,
+    /// Results that are being made of promises: whoever opens one meanwhile waits for the same.
+    making: Mutex<HashMap<(TenantFolder, ResultId), Weak<Making>>>,
     /// Until when nothing is written, because writing has failed: a call must not wait for that each time.
     paused_until: AtomicU64,
 }
@@ -131,6 +141,8 @@ impl Results {
             links: Links::new(signer),
             index: Mutex::default(),
             uploads: Semaphore::new(UPLOADS),
+            generations: Mutex::default(),
+            making: Mutex::default(),
             paused_until: AtomicU64::new(0),
         })
     }
@@ -144,6 +156,18 @@ impl Results {
     /// The addresses for people.
     pub fn links(&self) -> &Links {
         &self.links
+    }
+
+    /// The one place in which this process makes the result of a promise, for as long as somebody waits for it.
+    pub fn making(&self, tenant: TenantFolder, id: ResultId) -> Arc<Making> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = making.get(&(tenant, id)).and_then(Weak::upgrade) {
+            return made;
+        }
+        making.retain(|_, made| made.strong_count() > 0);
+        let made = Arc::default();
+        making.insert((tenant, id), Arc::downgrade(&made));
+        made
     }
 
     fn indexed<R>(

@@ -201,7 +201,10 @@ async fn call_as(
     case.answer(&mut intake);
     let origin = Origin {
         tenant: "acme",
+        key: None,
+        subject: None,
         plugin: "p",
+        is_read_only: true,
     };
     let reader = Reader {
         budget: call.budget,
@@ -268,7 +271,11 @@ async fn check(case: Case) {
         assert!(results.store.list("tenants").await.unwrap().is_empty());
         return;
     };
-    let stored = results.find("acme", id).await.unwrap().unwrap();
+    let stored = results
+        .kept(TenantFolder::of("acme"), id)
+        .await
+        .unwrap()
+        .unwrap();
     let kind = match case.layout {
         Layout::Nested => KeptKind::Array,
         Layout::Pushed => KeptKind::Pushed,
@@ -389,7 +396,11 @@ fn a_broken_row_behind_the_first_page_is_refused_where_it_would_be_delivered() {
             "{message}"
         );
         // People see it all the same, as what it is.
-        let stored = results.find("acme", id).await.unwrap().unwrap();
+        let stored = results
+            .kept(TenantFolder::of("acme"), id)
+            .await
+            .unwrap()
+            .unwrap();
         let (mut reader, mut rows) = (results.rows(&stored).await.unwrap(), Vec::new());
         while reader.next(|row| rows.push(row.to_vec())).await.unwrap() {}
         assert_eq!(rows[5], b"{\"id\":NaN}");
@@ -431,7 +442,7 @@ fn a_tool_without_pages_points_to_the_rest_which_is_read_page_by_page() {
         assert_eq!(reply.next_after(), None);
         assert!(facts["link"].is_string(), "{facts}");
         let stored = results
-            .find("acme", reply.complete().unwrap().id)
+            .kept(TenantFolder::of("acme"), reply.complete().unwrap().id)
             .await
             .unwrap()
             .unwrap();
@@ -440,7 +451,7 @@ fn a_tool_without_pages_points_to_the_rest_which_is_read_page_by_page() {
             let read = |policy: &Policy, signer: &Signer| {
                 let ask = ask(policy, signer)?;
                 let ask = match &after {
-                    Some(after) => ask.continued(signer, policy, "rows", after, stored.id)?,
+                    Some(after) => ask.continued(signer, policy, "rows", after)?.0,
                     None => ask,
                 };
                 Ok(ask.reading(stored.id, stored.start))

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 use super::spool::Frames;
-use super::stored::{Decoded, Stored, decode};
+use super::stored::{Decoded, Held, Stored, decode};
 use super::{Grant, Results, TenantFolder, now};
 use crate::shape::{Call, Code, Intake, Refusal, Reply, ResultId, shape};
 
@@ -15,6 +15,9 @@ const PAGE_BYTES: u64 = 256 << 10;
 
 /// The largest piece that is read for a page whose rows are long.
 const MAX_PIECE_BYTES: u64 = 8 << 20;
+
+/// What a promise may take: its arguments are those of one call.
+const MAX_PROMISE_BYTES: u64 = 16 << 20;
 
 /// Results on a page of the list: each takes some 400 bytes, and the smallest cap is 8,000.
 const LISTED: usize = 10;
@@ -41,28 +44,31 @@ impl Unavailable {
 /// A page of the list.
 #[derive(Debug)]
 pub struct ListingPage {
-    /// Results, the newest first.
-    pub items: Vec<Stored>,
+    /// Results, the newest first, and what can be made and is not yet.
+    pub items: Vec<Held>,
     /// The cursor of the next page.
     pub next: Option<String>,
 }
 
 impl Results {
-    /// A tenant's result of that id. None where it has none, or none any more, whatever others have.
-    pub async fn find(&self, tenant: &str, id: ResultId) -> Result<Option<Stored>, Unavailable> {
-        self.find_in(TenantFolder::of(tenant), id).await
-    }
-
-    /// The result that a link gives access to.
-    pub async fn linked(&self, grant: &Grant) -> Result<Option<Stored>, Unavailable> {
-        self.find_in(grant.tenant, grant.id).await
-    }
-
-    async fn find_in(
+    /// A tenant's kept result of that id; a promise of one is none.
+    pub async fn kept(
         &self,
         tenant: TenantFolder,
         id: ResultId,
     ) -> Result<Option<Stored>, Unavailable> {
+        Ok(match self.held(tenant, id).await? {
+            Some(Held::Kept(stored)) => Some(*stored),
+            _ => None,
+        })
+    }
+
+    /// What a tenant has under that id. None where it has nothing, or nothing any more, whatever others have.
+    pub async fn held(
+        &self,
+        tenant: TenantFolder,
+        id: ResultId,
+    ) -> Result<Option<Held>, Unavailable> {
         let name = tenant.object(id);
         let mut wanted = HEAD_BYTES;
         loop {
@@ -72,13 +78,23 @@ impl Results {
             match decode(id, &bytes) {
                 Decoded::Short(length) if length > wanted => wanted = length,
                 Decoded::Short(_) => return Err(anyhow::anyhow!("`{name}` breaks off").into()),
+                // A promise has no lengths in it, and is small.
+                Decoded::Foreign if bytes.len() as u64 == wanted && wanted < MAX_PROMISE_BYTES => {
+                    wanted = MAX_PROMISE_BYTES;
+                }
                 Decoded::Foreign => {
                     return Err(anyhow::anyhow!("`{name}` is no kept result").into());
                 }
                 Decoded::Whole(stored) => {
                     // The folder says whose it is; what is in it has to agree.
                     let is_own = TenantFolder::of(&stored.description.tenant) == tenant;
-                    return Ok(Some(*stored).filter(|stored| is_own && stored.expires > now()));
+                    let is_live = is_own && stored.expires > now();
+                    return Ok(is_live.then_some(Held::Kept(stored)));
+                }
+                Decoded::Promised(promised) => {
+                    let is_own = TenantFolder::of(&promised.promise.tenant) == tenant;
+                    let is_live = is_own && promised.expires > now();
+                    return Ok(is_live.then_some(Held::Promised(promised)));
                 }
             }
         }
@@ -97,7 +113,7 @@ impl Results {
         let name = folder.object(id);
         // What is known of the result and the rows of the page, at the same time: a page costs one round trip.
         let (stored, first) = tokio::join!(
-            self.find_in(folder, id),
+            self.kept(folder, id),
             self.store.get(&name, offset..offset + PAGE_BYTES)
         );
         let stored = stored.map_err(|error| error.refusal())?.ok_or_else(gone)?;
@@ -188,7 +204,11 @@ impl Results {
         let next = (ids.len() > LISTED).then(|| write_cursor(ids[LISTED - 1]));
         let mut items = Vec::new();
         for (_, id) in ids.into_iter().take(LISTED) {
-            items.extend(self.find_in(folder, ResultId::new(id)).await?);
+            match self.held(folder, ResultId::new(id)).await? {
+                // What was made of it has an entry of its own.
+                Some(Held::Promised(promised)) if promised.promise.made.is_some() => {}
+                held => items.extend(held),
+            }
         }
         Ok(Some(ListingPage { items, next }))
     }

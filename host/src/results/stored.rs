@@ -13,7 +13,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::promise::Promised;
 use crate::shape::{Keep, KeptAnswer, KeptCounts, KeptKind, ResultId};
+use crate::tenant::utc;
 
 const MAGIC: [u8; 8] = *b"PLMSRES1";
 const FIXED_BYTES: usize = 36;
@@ -44,6 +46,9 @@ pub struct Description {
     /// What was done to the cells of its rows, in words: where that has changed, it is not shown any more.
     #[serde(default)]
     pub cells: String,
+    /// Whether it was made when it was first opened, later than the answer that points to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_later: bool,
 }
 
 /// A kept result but for its rows.
@@ -105,6 +110,15 @@ impl Head {
     }
 }
 
+/// What is there under an id.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Held {
+    /// A kept result.
+    Kept(Box<Stored>),
+    /// What one can be made of.
+    Promised(Box<Promised>),
+}
+
 /// What the first bytes of an object are.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decoded {
@@ -112,6 +126,8 @@ pub(super) enum Decoded {
     Whole(Box<Stored>),
     /// The beginning of one, which takes so many bytes.
     Short(u64),
+    /// What a kept result can be made of.
+    Promised(Box<Promised>),
     /// Something else.
     Foreign,
 }
@@ -121,7 +137,10 @@ pub(super) fn decode(id: ResultId, bytes: &[u8]) -> Decoded {
         return Decoded::Foreign;
     };
     if fixed[..8] != MAGIC {
-        return Decoded::Foreign;
+        // Shorter than what is read to begin with, or cut there and so no JSON.
+        return Promised::decode(id, bytes).map_or(Decoded::Foreign, |promised| {
+            Decoded::Promised(Box::new(promised))
+        });
     }
     let long = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().unwrap_or_default());
     let length =
@@ -151,6 +170,11 @@ pub(super) fn decode(id: ResultId, bytes: &[u8]) -> Decoded {
 }
 
 impl Stored {
+    /// When it was made, as RFC 3339 writes it.
+    pub fn made(&self) -> String {
+        utc(i64::try_from(self.created * 1000).unwrap_or(i64::MAX))
+    }
+
     /// As the stages take it.
     pub(super) fn answer(&self, link: Option<String>) -> KeptAnswer {
         let Description {
@@ -163,7 +187,8 @@ impl Stored {
         KeptAnswer {
             keep: Keep {
                 id: self.id,
-                start: self.start,
+                start: Some(self.start),
+                made: self.description.is_later.then(|| self.made()),
                 link,
             },
             kind: self.kind,
@@ -196,6 +221,7 @@ mod tests {
             columns: vec![("cents".into(), "total.cents".into())],
             arguments: Map::from_iter([("status".into(), "open".into())]),
             cells: String::new(),
+            is_later: false,
         }
     }
 

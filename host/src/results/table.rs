@@ -268,6 +268,7 @@ mod tests {
                     .collect(),
                 arguments: Map::new(),
                 cells: String::new(),
+                is_later: false,
             },
             kind,
             prefix: Vec::new(),

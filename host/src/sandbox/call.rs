@@ -89,7 +89,8 @@ pub struct Window {
     pub deadline: Duration,
 }
 
-/// What a call has used so far, for whoever has to know it of a call that was dropped.
+/// What a call has used so far, in all its instances where it takes several, for whoever has to know it of a call that was
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Meter {
     fuel: AtomicU64,
@@ -117,11 +118,11 @@ struct Metered<'a> {
 impl Drop for Metered<'_> {
     fn drop(&mut self) {
         let usage = instance::usage(&self.store, self.limits);
-        self.meter.fuel.store(usage.fuel, Ordering::Relaxed);
+        self.meter.fuel.fetch_add(usage.fuel, Ordering::Relaxed);
         let memory = usage.memory_peak_bytes;
         self.meter
             .memory_peak_bytes
-            .store(memory, Ordering::Relaxed);
+            .fetch_max(memory, Ordering::Relaxed);
     }
 }
 

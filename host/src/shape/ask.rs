@@ -10,6 +10,7 @@ use super::keep::ResultId;
 use super::policy::{FULL, HostArgument, Policy};
 use super::refusal::{Code, Field, Refusal};
 use super::select::Path;
+use super::whole::Next;
 
 /// How many fields a call may pick. Each is looked for in every row until it is found.
 const MAX_FIELDS: usize = 100;
@@ -72,6 +73,17 @@ pub struct Ask {
     pub(crate) max_tokens: Option<u64>,
     /// The kept result that is read as a resource, where the caller does that and does not call a tool.
     pub(crate) resource: Option<ResultId>,
+    /// How the whole answer is asked for, where it is, whatever page the caller asked for.
+    pub(crate) whole: Option<Whole>,
+}
+
+/// How a whole answer is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Rows of each of the handler's pages; none where it is asked for all rows at once.
+    pub(crate) rows: Option<u32>,
+    /// JSON text of the key behind which a page begins.
+    behind: Option<String>,
 }
 
 impl Ask {
@@ -245,6 +257,7 @@ impl Ask {
             format,
             max_tokens,
             resource: None,
+            whole: None,
         })
     }
 
@@ -283,26 +296,62 @@ impl Ask {
         self.resource.map(|_| room())
     }
 
-    /// Reads a cursor for this query, into the result that is read.
+    /// The same query for every row that there is, without a cursor. A backend is asked page by page, as large as a page may
+    /// be, so that no call of it has to hand over everything; so is a handler whose own schema has the limit, which it would
+    /// choose itself otherwise. Where rows have no key, and with every other handler, it is asked for all rows at once.
+    #[must_use]
+    pub fn whole(mut self, policy: &Policy, is_backend: bool) -> Self {
+        let is_own = policy.is_own(HostArgument::Limit);
+        let has_pages = policy.is_paged() && policy.key.is_some() && (is_own || is_backend);
+        let rows = if is_own {
+            self.page_rows(policy)
+        } else {
+            policy.page.max_limit.saturating_add(1)
+        };
+        self.whole = Some(Whole {
+            rows: has_pages.then_some(rows),
+            behind: None,
+        });
+        (self.cursor, self.after) = (None, None);
+        self
+    }
+
+    /// The same for what [`Intake::next_page`](super::Intake::next_page) wants next.
+    #[must_use]
+    pub fn going_on(mut self, next: &Next) -> Self {
+        self.whole = match next {
+            Next::End => self.whole,
+            Next::Behind(key) => self.whole.map(|whole| Whole {
+                behind: Some(key.clone()),
+                ..whole
+            }),
+            Next::AllAtOnce => Some(Whole {
+                rows: None,
+                behind: None,
+            }),
+        };
+        self
+    }
+
+    /// Reads a cursor for this query, into a kept result, and says into which.
     pub fn continued(
         mut self,
         signer: &Signer,
         policy: &Policy,
         tool: &str,
         after: &str,
-        id: ResultId,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<(Self, ResultId), Refusal> {
         let opened = signer
             .open(after, &self.binding)
             .map_err(|refused| bad_cursor(refused, policy, tool))?;
-        let is_of_result = matches!(opened.cursor.place, Place::Kept { id: of, .. } if of == id);
-        if !opened.is_for(&self.binding) || !is_of_result {
-            let why = "pass next_after of a page of this very result, or";
-            return Err(other_query(policy, why));
+        match opened.cursor.place {
+            Place::Kept { id, .. } if opened.is_for(&self.binding) => {
+                self.cursor = Some(opened.cursor);
+                self.after = Some(after.to_owned());
+                Ok((self, id))
+            }
+            _ => Err(other_result(policy)),
         }
-        self.cursor = Some(opened.cursor);
-        self.after = Some(after.to_owned());
-        Ok(self)
     }
 
     /// What is said where the result behind a cursor is kept no longer.
@@ -359,6 +408,9 @@ impl Ask {
             return None;
         }
         let limit = self.page_rows(policy);
+        if let Some(whole) = &self.whole {
+            return whole.rows;
+        }
         if policy.is_own(HostArgument::Limit) {
             return Some(limit);
         }
@@ -371,6 +423,9 @@ impl Ask {
     /// JSON text of the key behind which the page begins, where the cursor carries it and it can be handed on as a value
     /// without a digit lost.
     pub(crate) fn key_behind(&self) -> Option<String> {
+        if let Some(whole) = &self.whole {
+            return whole.behind.clone();
+        }
         let Place::Key {
             key: KeyMark::Text(text),
             ..
@@ -378,10 +433,7 @@ impl Ask {
         else {
             return None;
         };
-        let text = std::str::from_utf8(text).ok()?;
-        let value: Value = serde_json::from_str(text).ok()?;
-        let is_same = serde_json::to_string(&value).is_ok_and(|again| again == text);
-        (value.is_string() || is_same).then(|| text.to_owned())
+        handed_on(text)
     }
 
     /// The fields asked for that no declaration names, so that they must be found in the rows. A continuation asks for
@@ -430,6 +482,19 @@ impl Ask {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
     }
+}
+
+/// A key, given as JSON text, that can be handed on as a value without a digit lost.
+pub(super) fn handed_on(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text).ok()?;
+    let value: Value = serde_json::from_str(text).ok()?;
+    let is_same = serde_json::to_string(&value).is_ok_and(|again| again == text);
+    (value.is_string() || is_same).then(|| text.to_owned())
+}
+
+/// A cursor that leads into no page of the result that is read.
+pub(crate) fn other_result(policy: &Policy) -> Refusal {
+    other_query(policy, "pass next_after of a page of this very result, or")
 }
 
 /// Whether an argument may change from page to page.

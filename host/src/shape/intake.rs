@@ -18,6 +18,7 @@ use super::policy::{Policy, Rows};
 use super::rows::{self, Found};
 use super::select::Unseen;
 use super::touched::Touched;
+use super::whole::Pages;
 use crate::contract::{Attachment, Demand, PushDown};
 use crate::results::Spool;
 
@@ -127,6 +128,12 @@ pub struct Intake {
     /// Rows that no reply can hold: each takes a byte at least.
     max_rows: usize,
     pub(super) has_begun: bool,
+    /// What the declaration says that the handler applies.
+    pub(super) applies: PushDown,
+    /// Whether every row is wanted, whatever page the caller asked for.
+    pub(super) takes_all: bool,
+    /// The pages that the handler hands over, where it is asked for one after the other.
+    pub(super) pages: Option<Pages>,
     /// Every matching row, on the page or not, for keeping.
     pub(super) spool: Option<Spool>,
     /// Where each row of the page ends: in the spool, or in the kept result that it comes from.
@@ -167,12 +174,22 @@ impl Intake {
             invalid: None,
             too_large: None,
             cursor: ask.cursor.clone().filter(|_| ask.key_behind().is_some()),
-            asked_rows: ask.handler_limit(policy).map(u64::from),
+            asked_rows: ask
+                .handler_limit(policy)
+                .filter(|_| ask.whole.is_none())
+                .map(u64::from),
             rows: policy.rows.clone(),
             declares_rows: policy.declares_rows(),
             max_bytes,
             max_rows: policy.cap_bytes as usize + 1,
             has_begun: false,
+            applies: policy.applies,
+            takes_all: ask.whole.is_some(),
+            pages: policy
+                .key
+                .clone()
+                .zip(ask.whole.as_ref().and_then(|whole| whole.rows))
+                .map(|(key, rows)| Pages::new(key, rows)),
             spool: None,
             ends: Vec::new(),
             first_row: 0,
@@ -186,6 +203,12 @@ impl Intake {
 
     /// Passes a row through the window, and collects it where it matches. True where it belongs to the page.
     fn pass(&mut self, row: &[u8]) -> bool {
+        if let Some(pages) = &mut self.pages
+            && let Err(why) = pages.note(row)
+        {
+            self.fail(why);
+            return false;
+        }
         let matched = self.window.matched();
         let is_on_page = self.window.admit(row, &self.narrow);
         if let Some(spool) = &mut self.spool
@@ -206,7 +229,7 @@ impl Intake {
 
     /// Takes a whole document. The first one counts; a second one, or one beside pushed rows, makes the answer invalid.
     pub fn document(&mut self, document: &[u8]) {
-        if self.has_begun {
+        if self.has_begun || self.kept.kind != Kind::Empty {
             return self.fail("the plugin handed over a document after a document or rows; expected one of the two, once");
         }
         self.has_begun = true;
@@ -407,10 +430,10 @@ impl Intake {
             }
             self.push(line);
         }
-        if self.invalid.is_some() {
+        if self.invalid.is_some() || self.has_no_room() {
             return Demand::Enough;
         }
-        if self.total.is_some() && self.window.is_full(&self.narrow) {
+        if !self.takes_all && self.total.is_some() && self.window.is_full(&self.narrow) {
             self.window.stop();
             return Demand::Enough;
         }
@@ -478,6 +501,9 @@ impl Intake {
             return self.fail(
                 "the plugin said what it has applied after its first rows; expected it before them",
             );
+        }
+        if let Some(pages) = &mut self.pages {
+            pages.applied(what);
         }
         if what.contains(PushDown::AFTER)
             && let Some(cursor) = &self.cursor

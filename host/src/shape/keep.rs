@@ -12,7 +12,7 @@ use super::intake::{Intake, Kept, Kind};
 use super::narrow::Narrow;
 use super::page::{Counts, Window};
 use super::pipeline::Call;
-use super::policy::Policy;
+use super::policy::{HostArgument, Policy};
 use super::select::Unseen;
 use crate::results::Spool;
 
@@ -79,10 +79,39 @@ impl fmt::Display for ResultId {
 pub struct Keep {
     /// Its id.
     pub id: ResultId,
-    /// Where its first row begins.
-    pub start: u64,
+    /// Where its first row begins; none where the rows were never handed over, and it is made when it is first opened.
+    pub start: Option<u64>,
+    /// When it was made, as RFC 3339 writes it, where that was later than the answer that points to it.
+    pub made: Option<String>,
     /// The address at which people see it, where the host has one.
     pub link: Option<String>,
+}
+
+impl Keep {
+    /// What a reader has to know of it, in one sentence. `is_left_out` says whether rows of it are.
+    pub(super) fn notice(&self, is_left_out: bool) -> Option<String> {
+        let notice = match (&self.made, self.start, &self.link) {
+            (Some(made), ..) => {
+                return Some(format!(
+                    "These rows were fetched at {made}, when the complete result was first opened: the data may have \
+                     changed since the answer that pointed to it."
+                ));
+            }
+            (None, Some(_), Some(_)) => {
+                "People can see, search and download the complete result at \"link\"."
+            }
+            (None, Some(_), None) => return None,
+            (None, None, Some(_)) => {
+                "The other rows were not fetched: the complete result is made when its resource, or \"link\", where people \
+                 can see, search and download it, is first opened, from the data of that time."
+            }
+            (None, None, None) => {
+                "The other rows were not fetched: the complete result is made when its resource is first opened, from the \
+                 data of that time."
+            }
+        };
+        is_left_out.then(|| notice.to_owned())
+    }
 }
 
 /// Why an answer of which rows are left out is not kept.
@@ -209,10 +238,11 @@ pub struct Complete {
 }
 
 impl Complete {
-    pub(crate) fn new(keep: &Keep, kind: KeptKind, tool: &str, rows: u64) -> Self {
+    /// `rows` is how many it has, where it is made already.
+    pub(crate) fn new(keep: &Keep, kind: KeptKind, tool: &str, rows: Option<u64>) -> Self {
         Self {
             id: keep.id,
-            name: format!("{tool}-complete"),
+            name: complete_name(tool),
             description: describe(tool, rows),
             media_type: kind.media_type(),
             link: keep.link.clone(),
@@ -232,9 +262,21 @@ impl Complete {
     }
 }
 
-/// What a complete result is, in words.
-pub fn describe(tool: &str, rows: u64) -> String {
-    format!("All {rows} rows of this answer of {tool}. Reading it gets them page by page.")
+/// The name of a complete result of a tool, for programs.
+pub fn complete_name(tool: &str) -> String {
+    format!("{tool}-complete")
+}
+
+/// What a complete result is, in words. `rows` is how many it has; none where it is made when it is first opened.
+pub fn describe(tool: &str, rows: Option<u64>) -> String {
+    match rows {
+        Some(rows) => {
+            format!("All {rows} rows of this answer of {tool}. Reading it gets them page by page.")
+        }
+        None => format!(
+            "All rows of this answer of {tool}, fetched when it is first opened. Reading it gets them page by page."
+        ),
+    }
 }
 
 /// An answer that may be kept, and a page of one that is.
@@ -288,7 +330,7 @@ impl Intake {
             return None;
         }
         let counts = self.window.finish(self.total, &self.narrow).ok()?;
-        if !counts.has_more && !readers.iter().any(|reader| self.may_exceed(call, reader)) {
+        if !self.takes_all && !self.may_leave_out(call, readers, &counts) {
             return None;
         }
         let spool = self.spool.as_ref()?;
@@ -309,6 +351,45 @@ impl Intake {
             filtered,
         };
         Some((kind, counts))
+    }
+
+    /// The kind of the complete result that can be made later, if this is an answer of which rows may be left out and whose
+    /// plugin did not hand over every row: it was told that the page is full, or gave one page. A handler that chooses how
+    /// many rows it hands over, and cannot be asked for those behind them, has no way to it.
+    pub fn promises(&mut self, call: &Call<'_>, readers: &[Reader<'_>]) -> Option<KeptKind> {
+        self.close();
+        let kind = KeptKind::of(self.kept.kind)?;
+        let is_usable = self.invalid.is_none() && self.too_large.is_none() && !self.takes_all;
+        if !is_usable || !self.window.is_cut_short() {
+            return None;
+        }
+        let policy = call.policy;
+        let has_way = !policy.is_own(HostArgument::Limit)
+            || policy.is_applied_by_handler(HostArgument::After)
+                && policy.key.is_some()
+                && kind == KeptKind::Pushed;
+        let counts = self.window.finish(self.total, &self.narrow).ok()?;
+        (has_way && self.may_leave_out(call, readers, &counts)).then_some(kind)
+    }
+
+    /// What came in: rows, their bytes, and how many of them matched.
+    pub fn taken(&self) -> (u64, u64, u64) {
+        (self.rows_in, self.bytes_in, self.window.matched())
+    }
+
+    /// Whether every row was wanted, whatever page the caller asked for.
+    pub fn takes_all(&self) -> bool {
+        self.takes_all
+    }
+
+    /// Why a whole answer is not kept.
+    pub fn not_kept(&self) -> Option<NotKept> {
+        self.not_kept
+    }
+
+    /// Whether rows may be left out for one of the readers.
+    fn may_leave_out(&self, call: &Call<'_>, readers: &[Reader<'_>], counts: &Counts) -> bool {
+        counts.has_more || readers.iter().any(|reader| self.may_exceed(call, reader))
     }
 
     /// Whether the rows may be more than the budget has, or a gate of the calling program. A token is a byte at least.
@@ -354,17 +435,19 @@ impl Intake {
 
     /// Where the page behind the first `delivered` rows of this one begins.
     pub(crate) fn place_behind(&self, delivered: usize) -> Option<Place> {
-        match &self.keep {
-            None => self.window.place_behind(delivered),
-            Some(keep) => {
-                let end = self.ends.get(delivered.checked_sub(1)?)?;
-                let start = if self.spool_ends() { keep.start } else { 0 };
-                Some(Place::Kept {
-                    id: keep.id,
-                    offset: start + end,
-                })
-            }
-        }
+        let kept = self
+            .keep
+            .as_ref()
+            .and_then(|keep| Some((keep.id, keep.start?)));
+        let Some((id, start)) = kept else {
+            return self.window.place_behind(delivered);
+        };
+        let end = self.ends.get(delivered.checked_sub(1)?)?;
+        let start = if self.spool_ends() { start } else { 0 };
+        Some(Place::Kept {
+            id,
+            offset: start + end,
+        })
     }
 
     /// Whether `ends` counts from the first row, as a spool does, and not from the beginning of what is stored.

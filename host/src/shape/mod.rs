@@ -36,7 +36,9 @@ mod rows;
 mod select;
 pub mod tokens;
 mod touched;
+mod whole;
 
+pub(crate) use ask::other_result;
 pub use ask::{Ask, Format, PushedDown};
 pub use cells::{CellPolicy, DEFAULT_DATA_CHARS};
 pub use cursor::{MAX_CURSOR_CHARS, Signer};
@@ -45,12 +47,12 @@ pub(crate) use format::write_cell;
 pub use gates::{Gate, Gates, Unit};
 pub use intake::{DEFAULT_INTAKE_BYTES, Intake, MAX_ATTACHMENTS, is_text};
 pub use keep::{
-    Complete, Keep, KeptAnswer, KeptCounts, KeptKind, NotKept, ResultId,
+    Complete, Keep, KeptAnswer, KeptCounts, KeptKind, NotKept, ResultId, complete_name,
     describe as describe_complete,
 };
 pub use listing::{Listing, ListingPage};
 pub use next::{INVOKED_ARGUMENTS, INVOKED_NAME};
-pub use pipeline::{Call, OwnLimit, ToolFacts, shape, shape_each};
+pub use pipeline::{Call, OwnLimit, ToolFacts, check, shape, shape_each};
 pub use policy::{
     DEFAULT_CAP_BYTES, DEFAULT_LIMIT, FULL, HostArgument, MAX_LIMIT, MIN_CAP_BYTES, Policy,
     undeclared,
@@ -60,3 +62,4 @@ pub use refusal::{Code, Field, MAX_REFUSAL_BYTES, Refusal, excerpt};
 pub use reply::Reply;
 pub(crate) use select::Path;
 pub use touched::{Change, Touched};
+pub use whole::Next;

@@ -17,7 +17,7 @@ use super::select::Path;
 const CONTEXT_KEYS: usize = 8;
 
 /// How many rows are told apart by key: 16 MiB of hashes. Behind them a cursor falls back to a position.
-const MAX_KEYS_SEEN: usize = 1 << 20;
+pub(super) const MAX_KEYS_SEEN: usize = 1 << 20;
 
 /// What a delivered row leaves behind for the cursor.
 #[derive(Debug, Clone)]
@@ -168,8 +168,12 @@ impl Window {
     /// Whether every row of the answer came in, from its first to its last, so that those that matched are the complete
     /// result.
     pub(crate) fn is_complete(&self) -> bool {
-        let is_cut = self.handler_limit == Some(self.raw);
-        !self.is_continuation && !self.is_stopped && !is_cut
+        !self.is_continuation && !self.is_cut_short()
+    }
+
+    /// Whether rows behind the page were never handed over: the handler was told to stop, or gave one page.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_stopped || self.handler_limit == Some(self.raw)
     }
 
     /// The handler begins behind the cursor itself: the next row is the first of the page.
@@ -343,7 +347,7 @@ impl Window {
         // Whether every row behind the start was handed over, as far as the handler says. One that hands over more than it
         // says it would has not limited anything.
         let is_cut = self.handler_limit == Some(self.raw);
-        let is_complete = !self.is_stopped && !is_cut;
+        let is_complete = !self.is_cut_short();
         if is_cut
             && behind == 0
             && self.limit.is_some()
@@ -369,7 +373,8 @@ impl Window {
         // Where the rows that were not handed over belong: behind the page where nothing narrows, among the filtered
         // ones where only the handler filters. Otherwise they cannot be told apart.
         let after = match total.map(|total| total - seen) {
-            None => None,
+            // What a handler filtered before is not known, but those that match are all here.
+            None => (is_complete && is_at_start && self.limit.is_some()).then_some(behind),
             Some(0) => Some(behind),
             Some(unseen) if narrow.is_empty() && !self.is_filtered_by_handler && !is_end => {
                 Some(behind + unseen)
@@ -678,6 +683,11 @@ mod tests {
             (counts.total, counts.matched, counts.filtered, counts.after),
             (Some(40), Some(3), 37, Some(1))
         );
-        assert_eq!(window.finish(None, &Narrow::default()).unwrap().total, None);
+        // Without a total nobody knows how many it passed over; those that match are all here.
+        let counts = window.finish(None, &Narrow::default()).unwrap();
+        assert_eq!(
+            (counts.total, counts.matched, counts.after, counts.has_more),
+            (None, Some(3), Some(1), true)
+        );
     }
 }

@@ -148,6 +148,11 @@ fn named_fields(call: &Call<'_>) -> Vec<Path> {
     }
 }
 
+/// Whether what was taken in is an answer, without shaping it; else its refusal.
+pub fn check(intake: &mut Intake, call: &Call<'_>) -> Result<(), Refusal> {
+    prepare(intake, call).map(drop)
+}
+
 /// The account of an answer that can be shaped.
 fn prepare(intake: &mut Intake, call: &Call<'_>) -> Result<Counts, Refusal> {
     intake.close();

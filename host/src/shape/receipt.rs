@@ -120,10 +120,8 @@ impl Account<'_> {
         let link = complete.as_ref().and_then(|complete| complete.link.clone());
         if let (true, Some(why)) = (has_more, self.intake.not_kept) {
             said.push(why.to_string());
-        } else if link.is_some() {
-            said.push(String::from(
-                "People can see, search and download the complete result at \"link\".",
-            ));
+        } else if let Some(keep) = &self.intake.keep {
+            said.extend(keep.notice(complete.is_some()));
         }
         let receipt = Receipt {
             total: if has_rows { counts.total } else { Some(pieces) },
@@ -165,7 +163,10 @@ impl Account<'_> {
         let has_more = self.counts.has_more || self.counts.kept > rows as u64;
         let keep = self.intake.keep.as_ref().filter(|_| has_more)?;
         let kind = KeptKind::of(self.intake.kept.kind)?;
-        let rows = self.counts.matched?;
+        let rows = match keep.start {
+            Some(_) => Some(self.counts.matched?),
+            None => None,
+        };
         Some(Complete::new(keep, kind, &self.call.tool.name, rows))
     }
 

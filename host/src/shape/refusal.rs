@@ -9,6 +9,12 @@ use serde_json::{Map, Value};
 /// A refusal has fewer bytes than this.
 pub const MAX_REFUSAL_BYTES: usize = 8_000;
 
+/// What the HTTP API adds to a refusal: its name a second time as `title`, and `status`.
+const PROBLEM_BYTES: usize = 64;
+
+/// The text of a refusal has fewer bytes than this, so that it stays under [`MAX_REFUSAL_BYTES`] through every door.
+const MAX_TEXT_BYTES: usize = MAX_REFUSAL_BYTES - PROBLEM_BYTES;
+
 /// How much of a text that a plugin wrote goes into a message.
 const MAX_EXCERPT_BYTES: usize = 2_000;
 
@@ -44,6 +50,8 @@ pub enum Code {
     Busy,
     /// A quota is spent.
     QuotaExceeded,
+    /// The key that the call was made with gives no access any more.
+    Forbidden,
     /// What was named does not exist.
     NotFound,
     /// The plugin's backend cannot act on these arguments.
@@ -56,7 +64,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ResponseTooLarge,
         Self::InvokeTimeout,
         Self::OutOfFuel,
@@ -68,6 +76,7 @@ impl Code {
         Self::StaleCursor,
         Self::Busy,
         Self::QuotaExceeded,
+        Self::Forbidden,
         Self::NotFound,
         Self::InvalidInput,
         Self::Unavailable,
@@ -88,6 +97,7 @@ impl Code {
             Self::StaleCursor => "stale_cursor",
             Self::Busy => "busy",
             Self::QuotaExceeded => "quota_exceeded",
+            Self::Forbidden => "forbidden",
             Self::NotFound => "not_found",
             Self::InvalidInput => "invalid_input",
             Self::Unavailable => "unavailable",
@@ -107,6 +117,7 @@ impl Code {
     pub fn http_status(self) -> u16 {
         match self {
             Self::InvalidArguments | Self::InvalidCursor | Self::InvalidInput => 400,
+            Self::Forbidden => 403,
             Self::NotFound => 404,
             Self::StaleCursor => 410,
             Self::ResponseTooLarge => 413,
@@ -247,7 +258,7 @@ impl Refusal {
         Self::new(Code::NotFound, format!("Unknown tool: {}", excerpt(name)))
     }
 
-    /// The JSON text, one line, under [`MAX_REFUSAL_BYTES`].
+    /// The JSON text, one line, under [`MAX_REFUSAL_BYTES`], also with what the HTTP API adds to it.
     ///
     /// What does not fit goes in the order in which it can be missed: descriptions, then the next call, then the rest
     /// of the message, and each says so.
@@ -269,7 +280,7 @@ impl Refusal {
             serde_json::to_string(refusal).expect("a refusal has string keys only")
         };
         let mut out = text(&refusal);
-        if out.len() >= MAX_REFUSAL_BYTES {
+        if out.len() >= MAX_TEXT_BYTES {
             refusal
                 .fields
                 .iter_mut()
@@ -277,13 +288,13 @@ impl Refusal {
             out = text(&refusal);
         }
         let mut no_next = "";
-        if out.len() >= MAX_REFUSAL_BYTES && refusal.next.take().is_some() {
+        if out.len() >= MAX_TEXT_BYTES && refusal.next.take().is_some() {
             no_next = " The next call is too long to be given here.";
             refusal.message.push_str(no_next);
             out = text(&refusal);
         }
         let mut room = MAX_EXCERPT_BYTES;
-        while out.len() >= MAX_REFUSAL_BYTES {
+        while out.len() >= MAX_TEXT_BYTES {
             // Escapes make a character up to six bytes, so the room shrinks until it fits.
             refusal.message = shorten(&self.message, room) + no_next;
             refusal.fields.clear();

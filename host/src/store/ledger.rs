@@ -120,13 +120,21 @@ pub struct UsageRow {
 impl Store {
     /// Writes calls down and adds what they used to the quotas, all or nothing. A call that is written already, because the
     /// answer to an earlier try was lost, is not charged again.
-    pub async fn record(&self, calls: &[(Entry, Vec<Charge>)]) -> anyhow::Result<()> {
-        within(self.record_all(calls)).await
+    pub async fn record(
+        &self,
+        calls: &[(Entry, Vec<Charge>)],
+        spent: &[Charge],
+    ) -> anyhow::Result<()> {
+        within(self.record_all(calls, spent)).await
     }
 
-    async fn record_all(&self, calls: &[(Entry, Vec<Charge>)]) -> anyhow::Result<()> {
+    async fn record_all(
+        &self,
+        calls: &[(Entry, Vec<Charge>)],
+        spent: &[Charge],
+    ) -> anyhow::Result<()> {
         let mut transaction = self.pool.begin().await?;
-        let mut charges = Vec::new();
+        let mut charges = spent.to_vec();
         for (entry, more) in calls {
             let written = sqlx::query(
                 "INSERT INTO ledger (call, at_ms, tenant, key_id, client, plugin, tool, outcome, rows_in, rows_matched,

@@ -61,6 +61,19 @@ pub struct Window {
     pub limits: [Option<u64>; 4],
 }
 
+impl Window {
+    /// The limit of what is handed out that is spent: its index in [`Window::limits`], and itself.
+    pub fn handed_out(&self, spent: Spent) -> Option<(usize, u64)> {
+        let limits = [(2, spent.bytes), (3, spent.tokens)];
+        let spent = limits
+            .into_iter()
+            .map(|(what, used)| (what, used, self.limits[what]));
+        spent
+            .filter_map(|(what, used, limit)| Some((what, limit.filter(|limit| used >= *limit)?)))
+            .next()
+    }
+}
+
 /// What one call asks for, for one tenant or key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
@@ -338,8 +351,8 @@ mod tests {
                     };
                     // As often as it is tried.
                     let call = [(entry, vec![charge.clone()])];
-                    store.record(&call).await.unwrap();
-                    store.record(&call).await.unwrap();
+                    store.record(&call, &[]).await.unwrap();
+                    store.record(&call, &[]).await.unwrap();
                 };
                 assert_eq!(let_in, if what == 0 { 3 } else { 2 }, "{period:?} {what}");
                 assert_eq!(

@@ -105,6 +105,15 @@ impl Directory {
         Ok(self.known.load().keys.get(&hash).cloned())
     }
 
+    /// The key with that id, if there is one, whatever has become of it.
+    pub(super) async fn with_id(&self, id: &str) -> anyhow::Result<Option<Arc<Key>>> {
+        if let Some(key) = self.known.load().ids.get(id) {
+            return Ok(Some(key.clone()));
+        }
+        self.look().await?;
+        Ok(self.known.load().ids.get(id).cloned())
+    }
+
     /// The live key of a tenant with that name or id, for commands that name one.
     pub(super) fn named(&self, tenant: &str, name: &str) -> Option<Arc<Key>> {
         let known = self.known.load();

@@ -23,8 +23,8 @@ pub use token::{Issuer, Issuers};
 use self::directory::Directory;
 use crate::admission::{Admission, Permit};
 use crate::call::Caller;
-use crate::shape::{KeyBudget, Refusal};
-use crate::store::{Charge, Period, Reservation, Spent, Store, now_ms};
+use crate::shape::{Code, KeyBudget, Refusal};
+use crate::store::{Charge, Period, Reservation, Spent, Store, Taken, now_ms};
 
 /// The tenant of a host without tenants.
 pub const SINGLE_TENANT: &str = "";
@@ -35,6 +35,9 @@ pub const DEFAULT_TENANT_CALLS: u32 = 8;
 
 /// Calls of one tenant that wait by default: as many rounds as calls of one plugin may wait.
 pub const DEFAULT_TENANT_QUEUE: u32 = 32;
+
+/// What a caller hears where the store does not answer.
+const UNCOUNTED: &str = "Quotas cannot be counted now, since the host's store does not answer. Call again in some seconds; nothing was run.";
 
 /// How much longer than its deadline a running call is counted where its host was killed.
 const GRACE: Duration = Duration::from_secs(10);
@@ -281,6 +284,32 @@ impl Tenants {
         }
     }
 
+    /// Who called before with the key of that id, or without one, and makes the same call again: what has become of the key
+    /// and the tenant meanwhile holds.
+    pub async fn again(
+        &self,
+        tenant: &str,
+        key: Option<&str>,
+        subject: Option<&str>,
+    ) -> Result<Caller, Denied> {
+        let Some(id) = key else {
+            if !self.is_single_user() {
+                self.check_tenant(tenant)?;
+            }
+            return Ok(Caller {
+                tenant: tenant.to_owned(),
+                subject: subject.map(str::to_owned),
+                ..Caller::default()
+            });
+        };
+        let key = self.directory.with_id(id).await.map_err(|error| {
+            tracing::warn!("a key cannot be looked up: {error:#}");
+            Denied::Unavailable
+        })?;
+        let key = key.filter(|key| key.tenant == tenant);
+        self.caller_of(key.ok_or_else(|| Denied::Invalid("the key is not known any more".into()))?)
+    }
+
     /// A caller as it is now: what was changed while its connection was open holds for its next call, and a key that was
     /// revoked ends it.
     pub fn refresh(&self, caller: Caller) -> Result<Caller, Denied> {
@@ -318,6 +347,18 @@ impl Tenants {
         self.tenants.load().get(&caller.tenant).cloned()
     }
 
+    /// Waits for one of the permits of the caller's tenant; a host for one user has none.
+    pub async fn admit(
+        &self,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Option<Permit>, Refusal> {
+        match self.tenant(caller) {
+            Some(tenant) => Ok(Some(tenant.admission.admit(&tenant.name, patience).await?)),
+            None => Ok(None),
+        }
+    }
+
     /// Counts a call in the quotas of its tenant and its key, or refuses it.
     pub async fn reserve(
         &self,
@@ -337,10 +378,7 @@ impl Tenants {
             .await
             .map_err(|error| {
                 tracing::warn!("a quota cannot be counted, so a call is refused: {error:#}");
-                Refusal::new(
-                    crate::shape::Code::Unavailable,
-                    "Quotas cannot be counted now, since the host's store does not answer. Call again in some seconds; nothing was run.",
-                )
+                Refusal::new(Code::Unavailable, UNCOUNTED)
             })?;
         let name = |scope: &str| match scope.split_once('/') {
             Some(("key", _)) => format!(
@@ -371,6 +409,49 @@ impl Tenants {
         })
     }
 
+    /// Lets somebody see what a link of a tenant shows, as long as none of the tenant's quotas for what is handed out is spent,
+    /// and says what has to be added to them. It is no call, and of no key: a link is passed on.
+    pub async fn reserve_link(&self, tenant: &str) -> Result<Admitted, Refusal> {
+        let configured = self.tenants.load().get(tenant).cloned();
+        let scope = format!("tenant/{tenant}");
+        let reservation = configured.and_then(|tenant| tenant.quotas.reservation(scope));
+        let Some(reservation) = reservation else {
+            return Ok(Admitted::default());
+        };
+        let now = now_ms();
+        let spent = self
+            .store
+            .spent(&reservation.scope)
+            .await
+            .map_err(|error| {
+                tracing::warn!("a quota cannot be counted, so a link is refused: {error:#}");
+                Refusal::new(Code::Unavailable, UNCOUNTED)
+            })?;
+        for window in &reservation.windows {
+            let spent = spent.iter().find(|(period, _)| *period == window.period);
+            let spent = spent.map_or_else(Spent::default, |(_, spent)| *spent);
+            if let Some((what, limit)) = window.handed_out(spent) {
+                let taken = Taken::Window {
+                    scope: reservation.scope.clone(),
+                    period: window.period,
+                    what,
+                    limit,
+                    resets_ms: window.period.start(now) + window.period.milliseconds(),
+                };
+                let refusal = quotas::refusal(&taken, |_| format!("tenant {tenant}"));
+                return refusal.map_or_else(|| Ok(Admitted::default()), Err);
+            }
+        }
+        let windows = reservation.windows.iter().map(|window| {
+            let starts = window.period.start(now);
+            (reservation.scope.clone(), window.period, starts)
+        });
+        Ok(Admitted {
+            running: Vec::new(),
+            windows: windows.collect(),
+        })
+    }
+
     /// A call has ended that counted as running.
     pub async fn release(&self, call: &str, scopes: &[String]) -> anyhow::Result<()> {
         self.store.release(call, scopes).await
@@ -391,13 +472,6 @@ impl Tenants {
     /// The store behind it.
     pub fn store(&self) -> &Store {
         &self.store
-    }
-}
-
-impl Tenant {
-    /// Waits for one of the tenant's permits.
-    pub async fn admit(&self, patience: Duration) -> Result<Permit<'_>, Refusal> {
-        self.admission.admit(patience).await
     }
 }
 

@@ -107,7 +107,7 @@ fn tool(name: &str, description: &str, schema: &str) -> Tool {
             cap_bytes: None,
             applies: PushDown::empty(),
         },
-        annotations: Annotations::empty(),
+        annotations: Annotations::READ_ONLY,
         tags: Vec::new(),
         examples: Vec::new(),
     }

@@ -38,6 +38,7 @@ misdeeds! {
     "exit": "Leaves through wasi:cli/exit with code 3." => |_| std::process::exit(3);
     "recurse": "Calls itself without end." => |_| recurse();
     "many_rows": "Pushes `count` (1,000,000) rows of 1,074 bytes in pieces of 64 and returns when it hears enough." => many_rows;
+    "slow_rest": "Says that there are `count` (60) rows, pushes 30 and, unless it hears enough, waits for a minute before it pushes the others." => slow_rest;
     "flood_rows": "Pushes rows without end, whatever it hears." => |_| flood_rows();
     "flood_one_row": "Pushes one row of `count` (100,000,000) bytes." => flood_one_row;
     "flood_document": "Hands over a document of `count` (200,000,000) bytes." => flood_document;
@@ -309,6 +310,16 @@ fn progress_back(_: Option<u64>) -> Result<(), Fault> {
         reply::progress(done, Some(4), None);
     }
     fine(None)
+}
+
+fn slow_rest(count: Option<u64>) -> Result<(), Fault> {
+    let count = or(count, 60);
+    reply::total(count as u64);
+    if reply::rows(lines(0..30).as_bytes()) == Demand::More {
+        std::thread::sleep(Duration::from_secs(60));
+        reply::rows(lines(30..count).as_bytes());
+    }
+    Ok(())
 }
 
 fn fault_after_rows(_: Option<u64>) -> Result<(), Fault> {
