@@ -150,7 +150,7 @@ const ATTACKS: &[Attack] = &[
     ("traps in `list-tools`", Strikes::List("trap"), "`list-tools` failed: plugin_trapped"),
     ("panics in `list-tools`", Strikes::List("panic"), "`list-tools` failed: plugin_trapped"),
     ("traps in `list-collections`", Strikes::LoadAdapter("(unreachable)"), "`list-collections` failed: plugin_trapped"),
-    ("fails in `list-tools` with a text of 10 MB", Strikes::List("long_fault"), "`list-tools` returned more than 4194304 bytes"),
+    ("fails in `list-tools` with a text of 10 MB", Strikes::List("long_fault"), "`list-tools` returned more than 8388608 bytes"),
     ("lists tools outside of its memory", Strikes::Load(Handler { list: "(i32.store (i32.const 1032) (i32.const 0x7fffffff)) (i32.const 1024)", ..HANDLER }), "`list-tools` failed: plugin_trapped"),
     ("lists 1,000 tools that share a description of 64 MB", Strikes::Load(Handler {
         fields: "(func $share (local $tool i32)
@@ -163,10 +163,10 @@ const ATTACKS: &[Attack] = &[
                 (br_if $again (i32.lt_u (local.get $tool) (i32.const 1000))))
             (i32.store (i32.const 1028) (i32.const 68000000))
             (i32.store (i32.const 1032) (i32.const 1000)))",
-        list: "(call $share) (i32.const 1024)", ..HANDLER }), "`list-tools` returned more than 4194304 bytes"),
-    ("lists descriptions of 30 MB", Strikes::List("flood"), "`list-tools` returned more than 4194304 bytes"),
+        list: "(call $share) (i32.const 1024)", ..HANDLER }), "`list-tools` returned more than 8388608 bytes"),
+    ("lists descriptions of 30 MB", Strikes::List("flood"), "`list-tools` returned more than 8388608 bytes"),
     ("lists a description of 1 MB", Strikes::List("long_description"), "expected a description of at most 16384 bytes, found 1000000"),
-    ("lists 100,000 tools", Strikes::List("tools_100000"), "`list-tools` returned more than 4194304 bytes"),
+    ("lists 100,000 tools", Strikes::List("tools_100000"), "`list-tools` returned more than 8388608 bytes"),
     ("lists 10,000 tools", Strikes::List("tools_10000"), "expected at most 2000 tools or collections, found 10000"),
     ("lists 2,001 tools", Strikes::List("tools_2001"), "expected at most 2000 tools or collections, found 2001"),
     ("lists 2,000 tools", Strikes::List("tools_2000"), "loaded"),

@@ -66,7 +66,11 @@ fn three_tools_are_listed_in_both_eras_and_every_tool_is_called_through_them() {
     let listed = client.ask(2, "tools/list", json!({}));
     assert_eq!(names(&listed["result"]["tools"]), LISTED);
     for (id, (name, arguments)) in (3..).zip(&calls) {
-        let called = client.ask(id, "tools/call", json!({"name": name, "arguments": arguments}));
+        let called = client.ask(
+            id,
+            "tools/call",
+            json!({"name": name, "arguments": arguments}),
+        );
         assert_eq!(called["result"]["isError"], false, "{called}");
     }
     // Only the listing is short: a tool is there under its own name.
@@ -152,7 +156,10 @@ async fn the_http_doors_list_three_tools_and_a_link_to_the_next_page_can_be_foll
 #[tokio::test(flavor = "multi_thread")]
 async fn every_next_call_of_facts_and_refusals_succeeds_through_invoke_tool() {
     let host = TestHost::start(&meta(&fleet())).await;
-    let mut call = invoke("fleet_show", &json!({"horizon": "all", "detail": "summary"}));
+    let mut call = invoke(
+        "fleet_show",
+        &json!({"horizon": "all", "detail": "summary"}),
+    );
     let mut rows = 0;
     loop {
         let (facts, body) = answered(&host.call("invoke_tool", call).await);
@@ -178,7 +185,10 @@ async fn every_next_call_of_facts_and_refusals_succeeds_through_invoke_tool() {
     );
     let next = &refusal["next"];
     assert_eq!(next["name"], "fleet_show", "{refusal}");
-    assert!(next["arguments"]["limit"].as_u64().unwrap() >= 25, "{refusal}");
+    assert!(
+        next["arguments"]["limit"].as_u64().unwrap() >= 25,
+        "{refusal}"
+    );
     answered(&host.call("invoke_tool", next.clone()).await);
     // Called by its own name it is the tool's own call.
     let (facts, _) = answered(&host.call("fleet_show", json!({})).await);
@@ -242,7 +252,9 @@ async fn wrong_calls_are_refused_with_the_arguments_names_and_places_that_there_
     assert_eq!(found, json!([]));
     assert_eq!(
         facts["notices"],
-        json!(["No tool matches. There are 3 tools: search for other words, or leave query out to get all of them in order."])
+        json!([
+            "No tool matches. There are 3 tools: search for other words, or leave query out to get all of them in order."
+        ])
     );
 }
 
@@ -294,6 +306,23 @@ async fn a_tenant_has_a_surface_of_its_own_or_that_of_the_host() {
     assert_eq!(listed("many"), LISTED);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_surface_that_changes_is_a_listing_that_changes() {
+    let host = TestHost::start(&fleet()).await;
+    let mut changes = host.host().changes();
+    assert_eq!(catalog(&host).listed().len(), 3);
+    let file = host.folder().join("plimsoll.toml");
+    std::fs::write(file, meta(&fleet())).unwrap();
+    host.app.reload().await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    let listed = catalog(&host);
+    let listed: Vec<&str> = listed.listed().map(|tool| tool.name()).collect();
+    assert_eq!(listed, LISTED);
+    host.app.reload().await.unwrap();
+    assert!(!changes.has_changed().unwrap());
+}
+
 /// The host over all operations of GitHub's document.
 async fn github() -> TestHost {
     let (folder, file) = GITHUB;
@@ -310,7 +339,9 @@ fn left_out(shown: &Value, calls: &mut Vec<Value>) {
     match shown {
         Value::Object(members) => {
             if let Some(Value::String(comment)) = members.get("$comment") {
-                let parts = comment.split("; ").filter_map(|part| part.split_once("load_tool "));
+                let parts = comment
+                    .split("; ")
+                    .filter_map(|part| part.split_once("load_tool "));
                 calls.extend(parts.map(|(_, call)| parse(call)));
             }
             members.values().for_each(|below| left_out(below, calls));
@@ -334,19 +365,35 @@ async fn a_thousand_operations_are_found_and_loaded_within_every_budget() {
     assert!(cost.listed_tokens < 1_500, "{}", cost.listed_tokens);
     assert!(cost.tool_tokens > 100 * cost.listed_tokens);
     assert_eq!(cost.warnings, [""; 0]);
+    let bytes: usize = catalog
+        .tools()
+        .map(|tool| tool.listed.to_string().len())
+        .sum();
+    println!("{bytes} bytes");
     // Every published schema is valid.
     for tool in catalog.tools() {
         let schema = &tool.listed["inputSchema"];
-        assert!(jsonschema::draft202012::meta::is_valid(schema), "{}", tool.name());
+        assert!(
+            jsonschema::draft202012::meta::is_valid(schema),
+            "{}",
+            tool.name()
+        );
     }
     for (query, wanted) in [
         ("list issues of a repository", "issues_list-for-repo"),
         ("create a pull request", "pulls_create"),
         ("merge pull request", "pulls_merge"),
-        ("star a repository", "activity_star-repo-for-authenticated-user"),
+        (
+            "star a repository",
+            "activity_star-repo-for-authenticated-user",
+        ),
     ] {
         let (facts, found) = answered(&host.call("search_tools", json!({"query": query})).await);
-        assert!(names(&found).contains(&wanted), "{query}: {:?}", names(&found));
+        assert!(
+            names(&found).contains(&wanted),
+            "{query}: {:?}",
+            names(&found)
+        );
         assert_eq!((&facts["returned"], names(&found).len()), (&json!(10), 10));
         let (_, next) = answered(&host.call("search_tools", facts["next"].clone()).await);
         assert!(!names(&next).contains(&names(&found)[0]), "{query}");
@@ -379,9 +426,14 @@ async fn a_thousand_operations_are_found_and_loaded_within_every_budget() {
                 call["max_tokens"] = json!(max_tokens);
             }
             let (facts, shown) = answered(&host.call("load_tool", call).await);
-            assert!(facts["approx_tokens"].as_u64().unwrap() <= budget, "{facts}");
+            assert!(
+                facts["approx_tokens"].as_u64().unwrap() <= budget,
+                "{facts}"
+            );
             assert_eq!(shown["name"], tool.name());
-            assert!(jsonschema::draft202012::meta::is_valid(&shown["inputSchema"]));
+            assert!(jsonschema::draft202012::meta::is_valid(
+                &shown["inputSchema"]
+            ));
             let mut calls = Vec::new();
             left_out(&shown, &mut calls);
             assert_eq!(

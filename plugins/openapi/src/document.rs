@@ -605,8 +605,16 @@ pub(crate) mod tests {
                     });
                 }
                 let at = |reference: &str| document.target(reference).map(Node::text);
-                assert_eq!(at("#/components/parameters/a/in"), Some("\"path\""), "{text}");
-                assert_eq!(at("#/components/schemas/x/type"), Some("\"null\""), "{text}");
+                assert_eq!(
+                    at("#/components/parameters/a/in"),
+                    Some("\"path\""),
+                    "{text}"
+                );
+                assert_eq!(
+                    at("#/components/schemas/x/type"),
+                    Some("\"null\""),
+                    "{text}"
+                );
                 assert_eq!(at("#/components/headers/x"), None);
             }
         }
