@@ -150,7 +150,7 @@ const ATTACKS: &[Attack] = &[
     ("traps in `list-tools`", Strikes::List("trap"), "`list-tools` failed: plugin_trapped"),
     ("panics in `list-tools`", Strikes::List("panic"), "`list-tools` failed: plugin_trapped"),
     ("traps in `list-collections`", Strikes::LoadAdapter("(unreachable)"), "`list-collections` failed: plugin_trapped"),
-    ("fails in `list-tools` with a text of 10 MB", Strikes::List("long_fault"), "`list-tools` returned more than 4194304 bytes"),
+    ("fails in `list-tools` with a text of 10 MB", Strikes::List("long_fault"), "`list-tools` returned more than 8388608 bytes"),
     ("lists tools outside of its memory", Strikes::Load(Handler { list: "(i32.store (i32.const 1032) (i32.const 0x7fffffff)) (i32.const 1024)", ..HANDLER }), "`list-tools` failed: plugin_trapped"),
     ("lists 1,000 tools that share a description of 64 MB", Strikes::Load(Handler {
         fields: "(func $share (local $tool i32)
@@ -163,13 +163,13 @@ const ATTACKS: &[Attack] = &[
                 (br_if $again (i32.lt_u (local.get $tool) (i32.const 1000))))
             (i32.store (i32.const 1028) (i32.const 68000000))
             (i32.store (i32.const 1032) (i32.const 1000)))",
-        list: "(call $share) (i32.const 1024)", ..HANDLER }), "`list-tools` returned more than 4194304 bytes"),
-    ("lists descriptions of 30 MB", Strikes::List("flood"), "`list-tools` returned more than 4194304 bytes"),
+        list: "(call $share) (i32.const 1024)", ..HANDLER }), "`list-tools` returned more than 8388608 bytes"),
+    ("lists descriptions of 30 MB", Strikes::List("flood"), "`list-tools` returned more than 8388608 bytes"),
     ("lists a description of 1 MB", Strikes::List("long_description"), "expected a description of at most 16384 bytes, found 1000000"),
-    ("lists 100,000 tools", Strikes::List("tools_100000"), "`list-tools` returned more than 4194304 bytes"),
-    ("lists 10,000 tools", Strikes::List("tools_10000"), "`list-tools` returned more than 4194304 bytes"),
-    ("lists 2,000 tools", Strikes::List("tools_2000"), "expected at most 1000 tools or collections, found 2000"),
-    ("lists 1,000 tools", Strikes::List("tools_1000"), "loaded"),
+    ("lists 100,000 tools", Strikes::List("tools_100000"), "`list-tools` returned more than 8388608 bytes"),
+    ("lists 10,000 tools", Strikes::List("tools_10000"), "expected at most 2000 tools or collections, found 10000"),
+    ("lists 2,001 tools", Strikes::List("tools_2001"), "expected at most 2000 tools or collections, found 2001"),
+    ("lists 2,000 tools", Strikes::List("tools_2000"), "loaded"),
     ("lists a tool twice", Strikes::List("twice"), "expected each tool once, found `tool_0` twice"),
     ("lists a tool without a name", Strikes::List("no_name"), "expected a name of 1 to 64 letters, digits, `_` and `-`"),
     ("lists a tool whose name has 1 MB", Strikes::List("long_name"), "expected a name of 1 to 64 letters, digits, `_` and `-`"),

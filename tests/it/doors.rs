@@ -189,7 +189,7 @@ impl Stdio {
         Self { child, lines }
     }
 
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 

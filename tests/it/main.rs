@@ -20,6 +20,7 @@ mod fleet;
 mod grants;
 mod lifecycle;
 mod limits;
+mod meta;
 mod openapi;
 mod operations;
 mod policy;

@@ -673,7 +673,7 @@ async fn describing_a_plugin_has_the_limits_of_a_call() {
     };
     assert_eq!(
         refused_as(&component, grants.clone(), roomy).await,
-        "`list-tools` returned more than 4194304 bytes"
+        "`list-tools` returned more than 8388608 bytes"
     );
     let grants = Grants {
         config: BTreeMap::from([("list_tools".into(), "loop".into())]),

@@ -4,7 +4,7 @@
 //! made when the first reference leads there: a call that needs none makes none.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::{Config, METHODS, is_write};
@@ -26,8 +26,10 @@ pub(crate) struct Document<'a> {
     root: Node<'a>,
     /// Where in the root the paths begin. Where they end is not known before somebody has been there.
     paths: usize,
-    /// Where in the root the components begin, once somebody has looked.
-    components: OnceCell<Option<usize>>,
+    /// How far in the paths somebody has been, between two of them.
+    walked: Cell<usize>,
+    /// Where in the root the components begin, once somebody has come by.
+    components: Cell<Option<usize>>,
     /// Where it came from, for servers that are relative to it.
     pub(crate) place: Option<Base>,
     sections: RefCell<BTreeMap<String, Section<'a>>>,
@@ -56,10 +58,11 @@ impl<'a> Document<'a> {
     /// What is no OpenAPI document, or one of a version that is not understood.
     pub(crate) fn read(text: &'a str, place: Option<Base>) -> Result<Self, String> {
         let expected = "expected an OpenAPI document of version 3.0 or 3.1, as JSON";
-        let root = Node::of(text)
+        let root = Node::whole(text)
             .filter(|root| root.is_object())
             .ok_or_else(|| format!("{expected}, found something that is no JSON object"))?;
         let (mut version, mut paths, mut is_swagger) = (None, None, false);
+        let components = Cell::new(None);
         let mut reader = Reader::new(root.text());
         reader.take(b'{');
         while let Some(key) = reader.key() {
@@ -68,6 +71,9 @@ impl<'a> Document<'a> {
                 if version.is_some() {
                     break;
                 }
+            }
+            if key == "components" {
+                components.set(Some(reader.position()));
             }
             let Some(value) = reader.value() else { break };
             match key {
@@ -94,7 +100,8 @@ impl<'a> Document<'a> {
         Ok(Self {
             root,
             paths,
-            components: OnceCell::new(),
+            components,
+            walked: Cell::new(paths),
             place,
             sections: RefCell::default(),
         })
@@ -129,9 +136,8 @@ impl<'a> Document<'a> {
     fn component(&self, section: &str, name: &str) -> Option<Node<'a>> {
         let mut sections = self.sections.borrow_mut();
         if !sections.contains_key(section) {
-            let components = self.components.get_or_init(|| self.components());
             // Entered, and not read as a value first: whoever passes over a section reads all of it.
-            let mut reader = Reader::from(self.root.text(), (*components)?);
+            let mut reader = Reader::from(self.root.text(), self.components()?);
             reader.take(b'{');
             while Node::of_key(reader.key()?)? != section {
                 reader.value()?;
@@ -144,12 +150,19 @@ impl<'a> Document<'a> {
 
     /// Where in the root the components begin.
     fn components(&self) -> Option<usize> {
-        let mut reader = Reader::new(self.root.text());
-        reader.take(b'{');
-        while reader.key()? != "components" {
-            reader.value()?;
+        if self.components.get().is_none() {
+            // They stand behind the paths, of which some have been walked over.
+            let mut reader = Reader::from(self.root.text(), self.walked.get());
+            reader.take(b'{');
+            while reader.key().is_some() {
+                reader.value()?;
+            }
+            while reader.key()? != "components" {
+                reader.value()?;
+            }
+            self.components.set(Some(reader.position()));
         }
-        Some(reader.position())
+        self.components.get()
     }
 
     /// What a node is once its references have been followed.
@@ -197,6 +210,7 @@ impl<'a> Document<'a> {
             } else if reader.value().is_none() {
                 return;
             }
+            self.walked.set(self.walked.get().max(reader.position()));
             let Some(mut path_item) = self.root.part(start, reader.position()) else {
                 return;
             };
@@ -568,6 +582,45 @@ pub(crate) mod tests {
                 .is_some()
         );
         assert_eq!(document.resolve(node("#/components/schemas/loop")), None);
+    }
+
+    #[test]
+    fn components_are_found_before_the_paths_behind_them_and_in_the_middle_of_a_walk() {
+        let (components, paths) = (
+            r##""components":{"schemas":{"x":{"type":"null"}},"parameters":{"a":{"in":"path"}}}"##,
+            r##""paths":{"/a":{"get":{}},"/b":{"get":{}}}"##,
+        );
+        for text in [
+            format!(r#" {{"openapi":"3.1.0",{components},{paths}}} "#),
+            format!(r#"{{"openapi":"3.1.0",{paths},"x":[1],{components}}}"#),
+            format!(r#"{{{paths},{components},"openapi":"3.1.0"}}"#),
+        ] {
+            for visited in 0..3 {
+                let document = Document::read(&text, None).unwrap();
+                let mut seen = 0;
+                if visited > 0 {
+                    document.each_chosen(&config(&[("document", "/a")]).unwrap(), |_| {
+                        seen += 1;
+                        seen == visited
+                    });
+                }
+                let at = |reference: &str| document.target(reference).map(Node::text);
+                assert_eq!(
+                    at("#/components/parameters/a/in"),
+                    Some("\"path\""),
+                    "{text}"
+                );
+                assert_eq!(
+                    at("#/components/schemas/x/type"),
+                    Some("\"null\""),
+                    "{text}"
+                );
+                assert_eq!(at("#/components/headers/x"), None);
+            }
+        }
+        let none = format!(r#"{{"openapi":"3.1.0",{paths}}}"#);
+        let none = Document::read(&none, None).unwrap();
+        assert_eq!(none.target("#/components/schemas/x"), None);
     }
 
     #[test]

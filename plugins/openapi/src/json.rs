@@ -25,6 +25,12 @@ impl<'a> Node<'a> {
         Reader::new(text).value()
     }
 
+    /// A text that is one value: nothing looks where it ends.
+    pub(crate) fn whole(text: &'a str) -> Option<Self> {
+        let text = text.trim_ascii();
+        (!text.is_empty()).then_some(Self(text))
+    }
+
     /// The content of a key, as [`Reader::key`] has it.
     pub(crate) fn of_key(key: &'a str) -> Option<Cow<'a, str>> {
         content(key)

@@ -23,8 +23,8 @@ pub(crate) fn of(how: Option<&str>) -> Result<Vec<Tool>, Fault> {
         // About 30 MB of descriptions.
         Some("flood") => Ok(misdeeds(20_000)),
         Some("long_description") => Ok(vec![tool("one", &"long ".repeat(200_000), SCHEMA)]),
-        Some("tools_1000") => Ok(many(1_000)),
         Some("tools_2000") => Ok(many(2_000)),
+        Some("tools_2001") => Ok(many(2_001)),
         Some("tools_10000") => Ok(many(10_000)),
         Some("tools_100000") => Ok(many(100_000)),
         Some("twice") => Ok([many(3), many(1)].concat()),
