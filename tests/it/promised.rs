@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::results::{expire, files, get};
-use crate::support::{HostProcess, TestHost, component, hostile, json as parse};
+use crate::support::{HostProcess, TestHost, component, hostile, json as parse, object};
 use crate::tenants::command;
 
 const WITH_LINK: &str = "The other rows were not fetched: the complete result is made when its resource, or \"link\", where \
@@ -26,11 +26,11 @@ struct Shelf(TempDir);
 impl Shelf {
     fn new(rows: &[String]) -> Self {
         let shelf = Self(tempfile::tempdir().unwrap());
-        shelf.fill(rows, json!(["read_only"]));
+        shelf.fill(rows, &["read_only"]);
         shelf
     }
 
-    fn fill(&self, rows: &[String], annotations: Value) {
+    fn fill(&self, rows: &[String], annotations: &[&str]) {
         let tools = json!([{
             "name": "list_rows",
             "description": "Lists rows.",
@@ -152,7 +152,7 @@ async fn a_handler_that_stops_at_the_page_is_run_to_its_end_when_its_link_is_fir
     assert_eq!(whole, format!("[\n{}\n]", kept.join(",\n")));
     assert_eq!(calls(&host), before + 1);
     // From now on it is what it was, whatever becomes of the data, and nothing runs.
-    shelf.fill(&rows(3, "b"), json!(["read_only"]));
+    shelf.fill(&rows(3, "b"), &["read_only"]);
     let (status, _, page) = get(&link(&reply)).await;
     assert_eq!(status, StatusCode::OK, "{page}");
     assert!(page.contains("<p class=\"account\">60 rows</p>"), "{page}");
@@ -220,7 +220,7 @@ async fn an_answer_that_comes_after_the_result_was_made_has_a_promise_of_its_own
         .unwrap()
         .id;
     assert_eq!(read_all(&host, first, 60).await, rows(60, "a"));
-    shelf.fill(&rows(70, "b"), json!(["read_only"]));
+    shelf.fill(&rows(70, "b"), &["read_only"]);
     let second = host
         .call("list_rows", json!({}))
         .await
@@ -242,7 +242,7 @@ async fn an_answer_that_comes_after_the_result_was_made_has_a_promise_of_its_own
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_does_not_say_that_it_only_reads_is_not_run_by_a_link() {
     let shelf = Shelf::new(&rows(60, "a"));
-    shelf.fill(&rows(60, "a"), json!(["idempotent"]));
+    shelf.fill(&rows(60, "a"), &["idempotent"]);
     let host = TestHost::start(&shelf.plugin()).await;
     let reply = host.call("list_rows", json!({})).await;
     assert!(facts(&reply).get("next").is_some());
@@ -294,6 +294,33 @@ async fn a_backend_is_followed_page_by_page_to_its_end() {
         .unwrap();
     balances(&page, 6_000);
     assert_eq!(facts(&page)["matched_count"], 6_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_pages_of_a_backend_together_have_the_fuel_of_one_call() {
+    let config = format!(
+        "[plugins.ledger]\ncomponent = {:?}\n",
+        component("plugins/ledger.wasm")
+    );
+    let page = object(json!({"limit": 100}));
+    let caller = Caller::default();
+    let host = TestHost::start(&config).await;
+    let measured = host
+        .host()
+        .measure_named(&caller, "list_entries", page.clone());
+    let fuel = measured.await.1.fuel;
+    // Enough for three of its sixty pages.
+    let limits = format!("{config}[plugins.ledger.limits]\nfuel = {}\n", 3 * fuel);
+    let host = TestHost::start(&limits).await;
+    let reply = host.host().call_named(&caller, "list_entries", page).await;
+    let id = reply.complete().unwrap().id;
+    let refused = host.host().read_result(&caller, id, None).await.unwrap();
+    assert_eq!(
+        refused.refusal(),
+        Some(Code::OutOfFuel),
+        "{}",
+        refused.body()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -402,7 +429,7 @@ async fn a_result_that_cannot_be_made_is_refused_and_stays_promised() {
         .complete()
         .unwrap()
         .id;
-    shelf.fill(&rows(30, "b"), json!(["read_only"]));
+    shelf.fill(&rows(30, "b"), &["read_only"]);
     assert_eq!(read_all(&host, id, 30).await, rows(30, "b"));
 }
 

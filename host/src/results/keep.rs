@@ -1,15 +1,13 @@
 //! Keeping an answer of which rows are left out, and what a tenant may keep.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use super::promise::{Promise, Promised};
-use super::stored::{Description, Head, Held};
-use super::{Entry, Results, TenantFolder, Unavailable, now};
+use super::stored::{Description, Head};
+use super::{Entry, Results, TenantFolder, now};
 use crate::queries;
 use crate::results::Grant;
 use crate::shape::{
@@ -54,17 +52,17 @@ enum Trouble {
 }
 
 /// What is kept if rows of an answer are left out.
-struct Candidate {
-    tenant: TenantFolder,
-    id: ResultId,
-    what: What,
-    created: u64,
-    expires: u64,
+pub(super) struct Candidate {
+    pub(super) tenant: TenantFolder,
+    pub(super) id: ResultId,
+    pub(super) what: What,
+    pub(super) created: u64,
+    pub(super) expires: u64,
     /// Whether this host knows that the same is kept already, and for long enough.
-    is_known: bool,
+    pub(super) is_known: bool,
 }
 
-enum What {
+pub(super) enum What {
     /// The rows that were collected, behind this.
     Rows(Head),
     /// The call that gets them.
@@ -165,19 +163,6 @@ impl Results {
         })
     }
 
-    /// Makes a promise point to what was made of it, until it expires.
-    pub async fn fulfil(&self, promised: &Promised, made: ResultId) -> Result<(), Refusal> {
-        let mut promised = promised.clone();
-        promised.promise.made = Some(made.to_string());
-        let tenant = TenantFolder::of(&promised.promise.tenant);
-        let (id, expires, bytes) = (promised.id, promised.expires, promised.encode());
-        let size = bytes.len() as u64;
-        let put = self.store.put(&tenant.object(id), bytes).await;
-        put.map_err(|error| Unavailable::from(error).refusal())?;
-        self.enter(tenant, id, size, expires).await;
-        Ok(())
-    }
-
     /// Says why something is not kept, and waits where the store is at fault.
     fn note(&self, trouble: &Trouble, tool: &str) {
         match trouble {
@@ -190,66 +175,6 @@ impl Results {
                 self.paused_until.store(now() + PAUSE, Ordering::Relaxed);
             }
         }
-    }
-
-    /// What is kept of an answer whose plugin did not hand over every row.
-    async fn promise(
-        &self,
-        intake: &mut Intake,
-        call: &Call<'_>,
-        readers: &[Reader<'_>],
-        origin: Origin<'_>,
-    ) -> Option<Candidate> {
-        let kind = intake
-            .promises(call, readers)
-            .filter(|_| self.is_enabled && origin.is_read_only)?;
-        if self.paused_until.load(Ordering::Relaxed) > now() {
-            intake.decide(Err(NotKept::Failed));
-            return None;
-        }
-        let mut promise = Promise {
-            tenant: origin.tenant.to_owned(),
-            key: origin.key.map(str::to_owned),
-            subject: origin.subject.map(str::to_owned),
-            tool: call.tool.name.clone(),
-            arguments: call.ask.arguments().clone(),
-            kind: kind.name().to_owned(),
-            generation: 0,
-            made: None,
-        };
-        let first = promise.id(&self.id_key);
-        let (tenant, created) = (TenantFolder::of(origin.tenant), now());
-        promise.generation = self.generations().get(&first).copied().unwrap_or_default();
-        loop {
-            let id = promise.id(&self.id_key);
-            // A place that does not answer says so when the promise is written to it.
-            let found = self.held(tenant, id).await.ok().flatten();
-            let known = match found {
-                Some(Held::Promised(found)) if found.promise.made.is_some() => {
-                    promise.generation += 1;
-                    continue;
-                }
-                Some(Held::Promised(found)) => Some(found.expires),
-                _ => None,
-            };
-            self.generations().insert(first, promise.generation);
-            let known = known.filter(|expires| *expires > created + self.keep_seconds / 2);
-            return Some(Candidate {
-                tenant,
-                id,
-                what: What::Promise(promise),
-                created,
-                expires: known.unwrap_or(created + self.keep_seconds),
-                is_known: known.is_some(),
-            });
-        }
-    }
-
-    fn generations(&self) -> MutexGuard<'_, HashMap<ResultId, u32>> {
-        // Whoever panicked left whole entries behind.
-        self.generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn candidate(
@@ -356,7 +281,7 @@ impl Results {
     }
 
     /// Takes note of what was written, and makes room for it.
-    async fn enter(&self, tenant: TenantFolder, id: ResultId, bytes: u64, expires: u64) {
+    pub(super) async fn enter(&self, tenant: TenantFolder, id: ResultId, bytes: u64, expires: u64) {
         let all = self.indexed(|index| {
             let kept = index.entry(tenant).or_default();
             kept.insert(id, Entry { bytes, expires });

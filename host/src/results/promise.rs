@@ -7,12 +7,18 @@
 //! | 8, 8 | when it was promised and when it expires, as in a kept result |
 //! | … | the promise, JSON |
 
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::shape::{KeptKind, ResultId};
+use super::keep::{Candidate, Origin, What};
+use super::{Held, Results, TenantFolder, Unavailable, now};
+use crate::shape::{Call, Intake, KeptKind, NotKept, Reader, Refusal, ResultId};
 
-pub(super) const MAGIC: [u8; 8] = *b"PLMSPRM1";
+const MAGIC: [u8; 8] = *b"PLMSPRM1";
 const FIXED_BYTES: usize = 24;
 
 /// The call that makes a complete result.
@@ -102,6 +108,81 @@ impl Promised {
             expires: long(16),
             promise: serde_json::from_slice(json).ok()?,
         })
+    }
+}
+
+impl Results {
+    /// What is kept of an answer whose plugin did not hand over every row.
+    pub(super) async fn promise(
+        &self,
+        intake: &mut Intake,
+        call: &Call<'_>,
+        readers: &[Reader<'_>],
+        origin: Origin<'_>,
+    ) -> Option<Candidate> {
+        let kind = intake
+            .promises(call, readers)
+            .filter(|_| self.is_enabled && origin.is_read_only)?;
+        if self.paused_until.load(Ordering::Relaxed) > now() {
+            intake.decide(Err(NotKept::Failed));
+            return None;
+        }
+        let mut promise = Promise {
+            tenant: origin.tenant.to_owned(),
+            key: origin.key.map(str::to_owned),
+            subject: origin.subject.map(str::to_owned),
+            tool: call.tool.name.clone(),
+            arguments: call.ask.arguments().clone(),
+            kind: kind.name().to_owned(),
+            generation: 0,
+            made: None,
+        };
+        let first = promise.id(&self.id_key);
+        let (tenant, created) = (TenantFolder::of(origin.tenant), now());
+        promise.generation = self.generations().get(&first).copied().unwrap_or_default();
+        loop {
+            let id = promise.id(&self.id_key);
+            // A place that does not answer says so when the promise is written to it.
+            let found = self.held(tenant, id).await.ok().flatten();
+            let known = match found {
+                Some(Held::Promised(found)) if found.promise.made.is_some() => {
+                    promise.generation += 1;
+                    continue;
+                }
+                Some(Held::Promised(found)) => Some(found.expires),
+                _ => None,
+            };
+            self.generations().insert(first, promise.generation);
+            let known = known.filter(|expires| *expires > created + self.keep_seconds / 2);
+            return Some(Candidate {
+                tenant,
+                id,
+                what: What::Promise(promise),
+                created,
+                expires: known.unwrap_or(created + self.keep_seconds),
+                is_known: known.is_some(),
+            });
+        }
+    }
+
+    pub(super) fn generations(&self) -> MutexGuard<'_, HashMap<ResultId, u32>> {
+        // Whoever panicked left whole entries behind.
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a promise point to what was made of it, until it expires.
+    pub async fn fulfil(&self, promised: &Promised, made: ResultId) -> Result<(), Refusal> {
+        let mut promised = promised.clone();
+        promised.promise.made = Some(made.to_string());
+        let tenant = TenantFolder::of(&promised.promise.tenant);
+        let (id, expires, bytes) = (promised.id, promised.expires, promised.encode());
+        let size = bytes.len() as u64;
+        let put = self.store.put(&tenant.object(id), bytes).await;
+        put.map_err(|error| Unavailable::from(error).refusal())?;
+        self.enter(tenant, id, size, expires).await;
+        Ok(())
     }
 }
 

@@ -109,15 +109,16 @@ impl Meter {
 }
 
 /// A store that tells a meter what it used, however the call ends.
-struct Metered<'a> {
+struct Metered {
     store: Store<State>,
-    limits: &'a Limits,
+    /// With the fuel that was left of the call.
+    limits: Limits,
     meter: Arc<Meter>,
 }
 
-impl Drop for Metered<'_> {
+impl Drop for Metered {
     fn drop(&mut self) {
-        let usage = instance::usage(&self.store, self.limits);
+        let usage = instance::usage(&self.store, &self.limits);
         self.meter.fuel.fetch_add(usage.fuel, Ordering::Relaxed);
         let memory = usage.memory_peak_bytes;
         self.meter
@@ -172,7 +173,8 @@ impl Plugin {
         .await
     }
 
-    /// The same for a call that has a time of its own. `meter` tells what it used where its future is dropped.
+    /// The same for a call that has a time of its own. `meter` tells what it used where its future is dropped; what it shows
+    /// already, instances of the same call have used, so that so much less fuel is left.
     #[expect(clippy::too_many_arguments, reason = "each is another thing")]
     pub async fn call_within(
         &self,
@@ -200,10 +202,14 @@ impl Plugin {
         };
         let journal = Journal::new(self.name.clone(), request.subject(), tenant, id);
         let turn = Turn::new();
-        let mut metered = match self.store(journal, self.list_bytes(), deadline, &turn) {
+        let limits = Limits {
+            fuel: self.limits.fuel.saturating_sub(meter.usage().fuel),
+            ..self.limits
+        };
+        let mut metered = match self.store(journal, &limits, self.list_bytes(), deadline, &turn) {
             Ok(store) => Metered {
                 store,
-                limits: &self.limits,
+                limits,
                 meter,
             },
             Err(error) => return Err(fail(failure::ungranted(&error), Usage::default())),
@@ -217,7 +223,7 @@ impl Plugin {
         let outcome = turn.run(seat, deadline, answer).await;
         let usage = Usage {
             elapsed: started.elapsed(),
-            ..instance::usage(&metered.store, &self.limits)
+            ..instance::usage(&metered.store, &limits)
         };
         let store = &mut metered.store;
         self.settle(outcome, window.deadline, request.subject(), id)
@@ -315,6 +321,7 @@ impl Plugin {
     pub(super) fn store(
         &self,
         journal: Journal,
+        limits: &Limits,
         transfer_bytes: usize,
         deadline: Instant,
         turn: &Arc<Turn>,
@@ -333,12 +340,12 @@ impl Plugin {
             databases,
             self.config.clone(),
             journal,
-            &self.limits,
+            limits,
         );
         Ok(instance::store(
             self.sandbox.engine(),
             state,
-            &self.limits,
+            limits,
             transfer_bytes,
             turn,
         )?)

@@ -379,7 +379,7 @@ impl Plugin {
         };
         let journal = Journal::new(self.name.clone(), subject, "", "load");
         let turn = Turn::new();
-        let mut store = self.store(journal, DESCRIPTION_BYTES, deadline, &turn)?;
+        let mut store = self.store(journal, &self.limits, DESCRIPTION_BYTES, deadline, &turn)?;
         let seat = self.sandbox.seat("", &self.name);
         let outcome = turn
             .run(seat, deadline, self.listing(part, &mut store))
