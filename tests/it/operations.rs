@@ -258,7 +258,7 @@ async fn only_sessions_of_a_tenant_whose_listing_changes_hear_of_it_in_either_er
     };
     let (one, both) = ("\"case\"", "\"case\", \"more\"");
     let mut host = HostProcess::start(&config(one, one));
-    let mut streams = Vec::new();
+    let (mut streams, mut keys) = (Vec::new(), BTreeMap::new());
     for tenant in ["acme", "globex"] {
         let key = command(&host.config(), &["keys", "add", tenant, "--name", "k"]).unwrap();
         let session = session_of(&host.url, &key).await;
@@ -282,6 +282,7 @@ async fn only_sessions_of_a_tenant_whose_listing_changes_hear_of_it_in_either_er
         // It listens from when it says so.
         let acknowledged = modern.chunk().await.unwrap().unwrap();
         assert!(!acknowledged.is_empty());
+        keys.insert(tenant, key);
         streams.push((
             tenant,
             [(handshake, String::new()), (modern, String::new())],
@@ -289,6 +290,18 @@ async fn only_sessions_of_a_tenant_whose_listing_changes_hear_of_it_in_either_er
     }
     for (plugins, changed) in [((both, one), "acme"), ((both, both), "globex")] {
         host.configure(&config(plugins.0, plugins.1));
+        // The change is there before anybody looks whether it was told: what was heard earlier was of the one before.
+        let applied = async {
+            let tools = reqwest::Client::new();
+            loop {
+                let listed = tools.get(format!("{}/v1/tools", host.url));
+                let listed = listed.bearer_auth(&keys[changed]).send().await.unwrap();
+                if listed.text().await.unwrap().contains("test_simple_text") {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(LONG, applied).await.unwrap();
         let of_changed = streams.iter_mut().filter(|(tenant, _)| *tenant == changed);
         for (stream, text) in of_changed.flat_map(|(_, streams)| streams) {
             assert!(
