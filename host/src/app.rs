@@ -129,9 +129,8 @@ impl App {
         {
             return Err(error.context(format!("plugin `{plugin}`")));
         }
-        let catalogs = registry.catalogs(&self.config, self.host.cap_bytes())?;
-        catalogs.log_costs();
-        self.host.serve(catalogs);
+        self.host
+            .serve(registry.catalogs(&self.config, self.host.cap_bytes())?);
         Ok(())
     }
 

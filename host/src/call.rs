@@ -196,6 +196,11 @@ impl Host {
         self.catalogs.load().count()
     }
 
+    /// Writes down what every listing costs its readers, and what of it common client programs cannot take.
+    pub fn log_costs(&self) {
+        self.catalogs.load().log_costs();
+    }
+
     /// Who calls.
     pub fn tenants(&self) -> &Arc<Tenants> {
         &self.tenants

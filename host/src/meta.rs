@@ -98,13 +98,11 @@ fn load(tool: &Tool, call: &Call<'_>, place: &Place<'_>) -> Result<Reply, Refusa
     let budget = call.budget.tokens.unwrap_or(DEFAULT_LOAD_TOKENS);
     let fitting = |bounds: Bounds| {
         let Outline { shown, left_out } = place.outline(bounds)?;
-        let parts = if left_out == 1 {
-            "part is"
-        } else {
-            "parts are"
-        };
         let note = (left_out > 0).then(|| {
-            format!("{left_out} {parts} left out, so that the rest fits; each names the call that loads it. A larger max_tokens shows more at a time.")
+            format!(
+                "What lies too deep, or does not fit into {budget} tokens, is left out in {left_out} places; what stands there names \
+                 the call that loads it."
+            )
         });
         let reply = shaped(tool, call, &shown.to_string(), note);
         let tokens = reply.receipt().map(|receipt| receipt.approx_tokens);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::doors::{Stdio, folder, modern, run};
 use crate::openapi::{GITHUB, over};
-use crate::support::{TestHost, fleet, json as parse, object};
+use crate::support::{HostProcess, TestHost, component, fleet, hostile, json as parse, object};
 
 const LISTED: [&str; 3] = ["search_tools", "load_tool", "invoke_tool"];
 
@@ -101,6 +101,47 @@ fn the_command_calls_and_previews_and_check_says_what_the_listing_costs() {
     assert!(line("tools = 3 ").ends_with("# measured"));
     assert!(line("listed_tools = 3 ").ends_with("# measured"));
     assert!(!text.contains("# warning"), "{text}");
+    let file = component("plugins/fleet.wasm");
+    let (code, text, _) = run(&folder, &["inspect", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("\nwarnings: nothing\n"), "{text}");
+}
+
+/// A plugin that lists so many tools.
+fn many(how: &str) -> String {
+    format!(
+        "{}[plugins.hostile.config]\nlist_tools = {how:?}\n",
+        hostile("")
+    )
+}
+
+#[test]
+fn a_listing_that_is_too_long_is_warned_of_by_check_inspect_and_the_log() {
+    let warning = "2000 tools are listed, and several client programs take at most 128; surface = \"meta\" lists 3 that find, \
+                   describe and call the others";
+    let folder = folder(&many("tools_2000"));
+    let (code, text, error) = run(&folder, &["check"]);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        text.contains(&format!("\n# warning: {warning}\n")),
+        "{text}"
+    );
+    let file = component("guests/hostile.wasm");
+    let inspect = ["inspect", file.to_str().unwrap(), "--plugin", "hostile"];
+    let (code, text, error) = run(&folder, &inspect);
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        text.contains(&format!("\nwarnings:\n  {warning}\n")),
+        "{text}"
+    );
+    // It is said again when the listing has changed.
+    let host = HostProcess::start(&fleet());
+    host.configure(&many("tools_2000"));
+    let mut lines = host.log.iter();
+    let cost = lines.find(|line| line.contains("listing 2000 tools costs "));
+    assert!(cost.is_some());
+    let warned = lines.find(|line| line.contains(warning));
+    assert!(warned.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -398,12 +439,34 @@ async fn a_thousand_operations_are_found_and_loaded_within_every_budget() {
         let (_, next) = answered(&host.call("search_tools", facts["next"].clone()).await);
         assert!(!names(&next).contains(&names(&found)[0]), "{query}");
     }
+    let limit = json!({"limit": 101});
+    assert_eq!(
+        refused(
+            &host.call("search_tools", limit).await,
+            Code::InvalidArguments
+        )["message"],
+        "limit must be an integer between 1 and 100"
+    );
+    let query = |length: usize| json!({"query": "x".repeat(length)});
+    answered(&host.call("search_tools", query(1_000)).await);
+    refused(
+        &host.call("search_tools", query(1_001)).await,
+        Code::InvalidArguments,
+    );
+    let near = host.call("load_tool", json!({"name": "issue_list-for-repo"}));
+    let near = refused(&near.await, Code::NotFound)["message"].clone();
+    let near = near.as_str().unwrap().split_once("nearest are ").unwrap().1;
+    assert!(near.starts_with("issues_list-for-repo, "), "{near}");
+    assert_eq!(near.split(", ").count(), 3, "{near}");
     // Without words: all of them, in order, once each.
-    let mut all = Vec::new();
+    let (mut all, mut longest) = (Vec::new(), None);
     let mut call = json!({"limit": 100});
     loop {
         let (facts, found) = answered(&host.call("search_tools", call).await);
         all.extend(names(&found).into_iter().map(str::to_owned));
+        let lines = found.as_array().unwrap().iter();
+        let lines = lines.map(|row| row["description"].as_str().unwrap().chars().count());
+        longest = longest.max(lines.max());
         assert_eq!(facts["total_count"], cost.tools);
         let Some(next) = facts.get("next") else { break };
         call = next.clone();
@@ -411,6 +474,8 @@ async fn a_thousand_operations_are_found_and_loaded_within_every_budget() {
     }
     let expected: Vec<&str> = catalog.tools().map(|tool| tool.name()).collect();
     assert_eq!(all, expected);
+    // A line of 160 characters, and the mark that it was cut.
+    assert_eq!(longest, Some(161));
     // The tools that cost the most, for readers that take little.
     let mut tools: Vec<_> = catalog.tools().collect();
     tools.sort_by_key(|tool| std::cmp::Reverse(tool.listing_tokens));

@@ -24,7 +24,7 @@ const MAX_LISTED_TOOLS: usize = 128;
 /// characters than letters, digits, `_`, `.` and `-`.
 const MAX_ARGUMENT_BYTES: usize = 64;
 
-/// Warnings that are written down one by one where plugins are loaded; `plimsoll check` prints all.
+/// Warnings that are written down one by one where plugins are loaded: as much of a log as anybody reads.
 const MAX_WARNED: usize = 20;
 
 /// What the tools of a tenant cost to list.
@@ -44,14 +44,7 @@ pub struct Cost {
 
 /// What common client programs cannot take of a listing of these tools.
 pub fn warnings<'a>(listed: impl ExactSizeIterator<Item = &'a Tool>) -> Vec<String> {
-    let count = listed.len();
-    let many = (count > MAX_LISTED_TOOLS).then(|| {
-        format!(
-            "{count} tools are listed, and several client programs take at most {MAX_LISTED_TOOLS}; surface = \"{}\" lists 3 that \
-             find, describe and call the others",
-            Surface::Meta
-        )
-    });
+    let many = of_count(listed.len());
     many.into_iter()
         .chain(listed.flat_map(Tool::warnings))
         .collect()
@@ -72,29 +65,18 @@ impl Catalog {
 }
 
 impl Cost {
-    /// Writes it down where plugins are loaded; `whose` says for which tenants, and is empty on a host for one user.
-    fn log(&self, whose: &str) {
-        tracing::info!(
-            tenants = whose,
-            "listing {} tools costs {} tokens",
-            self.listed,
-            self.listed_tokens
-        );
-        for warning in self.warnings.iter().take(MAX_WARNED) {
-            tracing::warn!(tenants = whose, "{warning}");
-        }
-        if self.warnings.len() > MAX_WARNED {
-            let more = self.warnings.len() - MAX_WARNED;
-            tracing::warn!(
-                tenants = whose,
-                "{more} more warnings of the listing: see `plimsoll check`"
-            );
-        }
+    /// The warnings that are written down one by one, and how many more there are.
+    fn said(&self) -> Vec<String> {
+        let more = self.warnings.len().saturating_sub(MAX_WARNED);
+        let more = (more > 0)
+            .then(|| format!("{more} more warnings of the listing: see `plimsoll check`"));
+        let first = self.warnings.iter().take(MAX_WARNED).cloned();
+        first.chain(more).collect()
     }
 }
 
 impl Catalogs {
-    /// Writes down what every listing costs; one that several tenants share, once.
+    /// Writes down what every listing costs, and what is wrong with it; one that several tenants share, once.
     pub fn log_costs(&self) {
         let mut shared: BTreeMap<*const Catalog, (&Arc<Catalog>, Vec<&str>)> = BTreeMap::new();
         for (tenant, catalog) in &self.by_tenant {
@@ -111,7 +93,20 @@ impl Catalogs {
             })
             .collect();
         costs.sort_by(|(a, _), (b, _)| a.cmp(b));
-        costs.iter().for_each(|(whose, cost)| cost.log(whose));
+        for (tenants, cost) in costs {
+            let Cost {
+                listed,
+                listed_tokens,
+                ..
+            } = cost;
+            tracing::info!(
+                tenants,
+                "listing {listed} tools costs {listed_tokens} tokens"
+            );
+            for warning in cost.said() {
+                tracing::warn!(tenants, "{warning}");
+            }
+        }
     }
 }
 
@@ -126,6 +121,16 @@ impl Tool {
             .map(|warning| format!("tool `{}`: {warning}", self.name()))
             .collect()
     }
+}
+
+fn of_count(listed: usize) -> Option<String> {
+    (listed > MAX_LISTED_TOOLS).then(|| {
+        format!(
+            "{listed} tools are listed, and several client programs take at most {MAX_LISTED_TOOLS}; surface = \"{}\" lists 3 that \
+             find, describe and call the others",
+            Surface::Meta
+        )
+    })
 }
 
 fn of_entry(tokens: u64, description: &str) -> Vec<String> {
@@ -213,6 +218,33 @@ mod tests {
                 "listing it costs 5001 tokens, and connectors refuse tools of more than 5000",
                 "its description has 2049 characters, and client programs cut it behind the first 2048",
             ]
+        );
+    }
+
+    #[test]
+    fn more_tools_than_clients_take_are_for_the_other_surface() {
+        assert_eq!(of_count(128), None);
+        assert_eq!(
+            of_count(129).unwrap(),
+            "129 tools are listed, and several client programs take at most 128; surface = \"meta\" lists 3 that find, describe and \
+             call the others"
+        );
+    }
+
+    #[test]
+    fn a_log_has_the_first_warnings_and_how_many_more_there_are() {
+        let cost = |warnings: usize| Cost {
+            tools: 0,
+            tool_tokens: 0,
+            listed: 0,
+            listed_tokens: 0,
+            warnings: (0..warnings).map(|n| n.to_string()).collect(),
+        };
+        assert_eq!(cost(20).said().len(), 20);
+        let said = cost(23).said();
+        assert_eq!(
+            (said.len(), said[20].as_str()),
+            (21, "3 more warnings of the listing: see `plimsoll check`")
         );
     }
 

@@ -43,7 +43,7 @@ impl Bounds {
         }
     }
 
-    /// Ever smaller ones, for an entry of which not even one level fits: at the last, names alone.
+    /// Ever smaller ones, for an entry of which not even one level fits. The last leaves every schema out.
     pub fn shrinking() -> impl Iterator<Item = Self> {
         // Descriptions first: client programs cut them too.
         let steps = [
@@ -309,7 +309,11 @@ impl Walk<'_> {
                 self.left_out += items.len() - shown.len();
                 Some(Value::Array(shown))
             }
-            (_, Value::String(text)) => Some(self.text(text, pointer)),
+            (_, Value::String(text)) => {
+                let shown = self.text(text, pointer);
+                self.bytes += text.len().min(self.bounds.text.saturating_mul(4));
+                (self.bytes <= MAX_BYTES).then_some(shown)
+            }
             _ => {
                 self.bytes += value.to_string().len();
                 Some(value.clone())
@@ -397,7 +401,6 @@ impl Walk<'_> {
 
     /// A text, cut on a character boundary where it is too long, with how the whole is got.
     fn text(&mut self, text: &str, pointer: &str) -> Value {
-        self.bytes += text.len();
         match cut(text, self.bounds.text) {
             None => text.into(),
             Some(cut) if pointer.matches('/').count() > 1 => {
@@ -530,7 +533,7 @@ mod tests {
             let outline = place.outline(bounds).unwrap();
             assert!(is_valid(&outline.shown["inputSchema"]), "{outline:?}");
             let length = outline.shown.to_string().len();
-            assert!(length <= bytes + 200, "{outline:?}");
+            assert!(length <= bytes.saturating_add(200), "{outline:?}");
             bytes = length;
             last = Some(outline);
         }
@@ -567,6 +570,36 @@ mod tests {
             state.shown,
             json!({"$comment": "1 more of enum: load_tool {\"name\":\"pay\",\"pointer\":\"/inputSchema/properties/state/enum\"}"})
         );
+    }
+
+    #[test]
+    fn levels_placeholders_and_outlines_have_bounds() {
+        let mut schema = json!({"type": "string"});
+        for _ in 0..12 {
+            schema = json!({"type": "object", "description": "d".repeat(161), "properties": {"x": schema}});
+        }
+        let value = json!({"name": "deep", "inputSchema": schema});
+        let entry = Entry {
+            name: "deep",
+            value,
+        };
+        let place = entry.place("").unwrap();
+        assert_eq!(place.levels(), 8);
+        let outline = place.outline(Bounds::of_levels(1, 0)).unwrap();
+        assert_eq!(
+            outline.shown["inputSchema"]["properties"]["x"]["description"],
+            "d".repeat(160) + "…"
+        );
+        let of_bytes = |bytes: usize| Entry {
+            name: "long",
+            value: json!({"name": "long", "title": "", "description": "x".repeat(bytes)}),
+        };
+        let outline = |entry: &Entry<'_>| {
+            let place = entry.place("").unwrap();
+            place.outline(Bounds::of_levels(1, 0))
+        };
+        assert!(outline(&of_bytes(1_048_000)).is_some());
+        assert_eq!(outline(&of_bytes(1_048_600)), None);
     }
 
     #[test]

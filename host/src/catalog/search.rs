@@ -224,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn a_query_has_so_many_words_and_no_more() {
+        let index = index(&[["refund", "", ""]]);
+        let query = |others: usize| format!("{}refund", "other ".repeat(others));
+        assert_eq!(found(&index, &query(63)), [0]);
+        assert_eq!(found(&index, &query(64)), [0; 0]);
+    }
+
+    #[test]
     fn a_word_that_is_said_again_counts_less_each_time_and_a_long_text_less() {
         let often = "pay ".repeat(50);
         let long = format!("pay {}", "x ".repeat(200));

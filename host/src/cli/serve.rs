@@ -70,6 +70,7 @@ impl Serve {
             app.load().await?;
             let tools = app.host.tools();
             tracing::info!("{tools} tools are ready");
+            app.host.log_costs();
             watch::run(&app, stop.clone()).await
         };
         let doors = async {
