@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll::call::Caller;
 use plimsoll::catalog::{Catalog, HOST};
 use plimsoll::shape::{Code, Reply};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::doors::{Stdio, folder, modern, run};
 use crate::openapi::{GITHUB, over};
@@ -348,6 +348,36 @@ async fn a_tenant_has_a_surface_of_its_own_or_that_of_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_surface_that_does_not_exist_and_a_name_that_is_taken_stop_the_start() {
+    let error = async |config: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let Err(error) = TestHost::start_in(folder, config).await else {
+            panic!("it started: {config}");
+        };
+        format!("{error:#}")
+    };
+    let unknown = error(&format!("surface = \"all\"\n{}", fleet())).await;
+    assert!(
+        unknown.contains("unknown variant `all`, expected `tools` or `meta`"),
+        "{unknown}"
+    );
+    let case = tempfile::tempdir().unwrap();
+    let tool = json!([{"name": "load_tool", "description": "Taken.", "answer": "answer.json"}]);
+    std::fs::write(case.path().join("tool.json"), tool.to_string()).unwrap();
+    std::fs::write(case.path().join("answer.json"), "{}").unwrap();
+    let config = format!(
+        "[plugins.canned]\ncomponent = {:?}\nfiles = [{{ host = {:?}, guest = \"/case\" }}]\n",
+        component("guests/canned.wasm"),
+        case.path()
+    );
+    TestHost::start(&config).await;
+    assert_eq!(
+        error(&meta(&config)).await,
+        "tool `load_tool` is published by plugin `canned` and by the host: it has to have another name where `surface` is \"meta\""
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_surface_that_changes_is_a_listing_that_changes() {
     let host = TestHost::start(&fleet()).await;
     let mut changes = host.host().changes();
@@ -362,6 +392,65 @@ async fn a_surface_that_changes_is_a_listing_that_changes() {
     assert_eq!(listed, LISTED);
     host.app.reload().await.unwrap();
     assert!(!changes.has_changed().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_schema_is_shown_behind_the_arguments_and_an_invoked_answer_has_no_structured_copy()
+ {
+    let case = tempfile::tempdir().unwrap();
+    let fields: Map<String, Value> = (0..40)
+        .map(|n| {
+            (
+                format!("field_{n}"),
+                json!({"type": "string", "description": "What it is. ".repeat(12)}),
+            )
+        })
+        .collect();
+    let tool = json!([{
+        "name": "typed", "description": "Typed.", "answer": "answer.json", "shape": {"rows": {"pointer": "/items"}},
+        "output_schema": {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "object", "properties": fields}}}},
+    }]);
+    std::fs::write(case.path().join("tool.json"), tool.to_string()).unwrap();
+    std::fs::write(
+        case.path().join("answer.json"),
+        r#"{"items":[{"field_1":"a"}]}"#,
+    )
+    .unwrap();
+    let config = format!(
+        "[plugins.canned]\ncomponent = {:?}\nfiles = [{{ host = {:?}, guest = \"/case\" }}]\n",
+        component("guests/canned.wasm"),
+        case.path()
+    );
+    let host = TestHost::start(&meta(&config)).await;
+    let rows = "/outputSchema/properties/body/properties/items/items";
+    let (_, whole) = answered(&host.call("load_tool", json!({"name": "typed"})).await);
+    assert_eq!(
+        whole.pointer(&format!("{rows}/properties/field_39/type")),
+        Some(&json!("string"))
+    );
+    let small = json!({"name": "typed", "max_tokens": 2_000});
+    let (facts, small) = answered(&host.call("load_tool", small).await);
+    assert!(facts["approx_tokens"].as_u64().unwrap() <= 2_000, "{facts}");
+    assert_eq!(
+        facts["notices"],
+        json!([
+            "What lies too deep, or does not fit into 2000 tokens, is left out in 1 places; what stands there names the call that loads it."
+        ])
+    );
+    // All of the arguments are there, and of the output as many levels as fit.
+    assert_eq!(small["inputSchema"], whole["inputSchema"]);
+    let mut calls = Vec::new();
+    left_out(&small, &mut calls);
+    assert_eq!(calls, [json!({"name": "typed", "pointer": rows})]);
+    let mut call = calls.remove(0);
+    call["max_tokens"] = json!(5_000);
+    let (_, part) = answered(&host.call("load_tool", call).await);
+    assert_eq!(Some(&part), whole.pointer(rows));
+    let direct = host.call("typed", json!({})).await;
+    assert!(direct.structured().unwrap().is_some());
+    let invoked = host.call("invoke_tool", json!({"name": "typed"})).await;
+    assert_eq!(invoked.structured().unwrap(), None);
+    assert_eq!(invoked.body(), direct.body());
 }
 
 /// The host over all operations of GitHub's document.
