@@ -1,5 +1,8 @@
 //! The `plimsoll` command.
 
+// A command is one future, and the compiler counts how deep those in it lie.
+#![recursion_limit = "256"]
+
 use std::io::Write;
 use std::process::ExitCode;
 
