@@ -138,6 +138,13 @@ pub(crate) fn write_cell(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+impl Shaped {
+    /// Bytes of its rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 impl<'a> Page<'a> {
     /// The page as kept, in the form of the handler's document.
     pub(crate) fn of_kept(kept: &'a Kept) -> Self {

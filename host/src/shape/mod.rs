@@ -7,6 +7,8 @@
 mod ask;
 #[cfg(test)]
 mod behaviour;
+#[doc(hidden)]
+pub mod bench;
 mod cap;
 mod cells;
 mod cursor;
