@@ -9,6 +9,7 @@ mod ask;
 mod behaviour;
 #[doc(hidden)]
 pub mod bench;
+mod blocks;
 mod cap;
 mod cells;
 mod cursor;
