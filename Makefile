@@ -1,12 +1,14 @@
 # `make demo` and `make test` do all the set-up they need; both are quick when run again. Both build the whole workspace
 # with the features that its tests need, so that no dependency is built twice.
 
-.PHONY: demo test fuzz lint guests clients backends backends-mcp try-mcp services release fmt clean help
+.PHONY: bench instructions demo test fuzz lint guests clients backends backends-mcp try-mcp services release fmt clean help
 
 help:
 	@echo "make demo      build everything and show the main job on real data"
 	@echo "make test      build everything and run every test"
 	@echo "make fuzz      a minute of random input for everything that reads bytes from outside"
+	@echo "make bench     measure the host against other servers, and put the table into README.md"
+	@echo "make instructions  count the instructions of the shape functions, and compare them"
 	@echo "make lint      rustfmt and clippy, warnings denied"
 	@echo "make release   an optimised host in target/release/plimsoll"
 	@echo "make guests    the plugins and test guests, as components in target/"
@@ -24,6 +26,16 @@ test: guests clients services backends backends-mcp
 # SECONDS of random input for each target of host/fuzz.
 fuzz:
 	@host/fuzz/run $(SECONDS)
+
+# Everything that is measured with a clock, over ten minutes; nothing else should run on the machine meanwhile.
+bench: guests
+	@plugins/build host/benches/guests/rows host/benches/guests/rows-js >/dev/null
+	@host/benches/peers/install
+	cargo bench --locked --package plimsoll --bench parts
+	cargo bench --locked --package plimsoll --bench load
+
+instructions:
+	@host/benches/count
 
 lint:
 	cargo fmt --all --check

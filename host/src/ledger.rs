@@ -1,7 +1,7 @@
 //! The account of every call: one row in the store, and what it used added to the quotas of who called.
 //!
-//! A call does not wait for it. One task writes what has come in as soon as the writes before are done, so that a crash
-//! loses what one write takes, and a busy host writes many calls at once.
+//! A call does not wait for it. One task gathers calls for a moment and writes them at once, so that a crash loses what that
+//! moment and one write take. What a quota waits for is written without the moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,10 @@ const QUEUE: usize = 10_000;
 
 /// Rows of one write.
 const BATCH: usize = 500;
+
+/// How long a call waits for others to be written with it: a transaction costs as much as many rows of it do. Within the
+/// second that a crash may cost.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// How long after a failed write the next try comes: within the second that a crash may cost.
 const RETRY: Duration = Duration::from_millis(500);
@@ -40,6 +44,18 @@ enum Note {
     /// What was handed out beside calls.
     Spent(Vec<Charge>),
     Flush(oneshot::Sender<()>),
+}
+
+impl Note {
+    /// Whether somebody waits for it.
+    fn is_urgent(&self) -> bool {
+        match self {
+            Self::Call {
+                charges, running, ..
+            } => !charges.is_empty() || !running.is_empty(),
+            Self::Spent(_) | Self::Flush(_) => true,
+        }
+    }
 }
 
 impl Ledger {
@@ -90,7 +106,7 @@ impl Ledger {
 async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
     let store = Arc::new(store);
     let mut batch = Vec::with_capacity(BATCH);
-    while notes.recv_many(&mut batch, BATCH).await > 0 {
+    while gather(&mut notes, &mut batch).await {
         let (mut calls, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         let mut spent = Vec::new();
         for note in batch.drain(..) {
@@ -128,6 +144,23 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
     }
 }
 
+/// Waits for calls, and a moment for more unless somebody waits. False once none come any more.
+async fn gather(notes: &mut mpsc::Receiver<Note>, batch: &mut Vec<Note>) -> bool {
+    if notes.recv_many(batch, BATCH).await == 0 {
+        return false;
+    }
+    let until = tokio::time::Instant::now() + GATHER;
+    while batch.len() < BATCH && !batch.iter().any(Note::is_urgent) {
+        let more = notes.recv_many(batch, BATCH - batch.len());
+        match tokio::time::timeout_at(until, more).await {
+            Ok(1..) => {}
+            // None come any more, or the moment is over.
+            Ok(0) | Err(_) => break,
+        }
+    }
+    true
+}
+
 async fn write(
     store: &Store,
     calls: &[(Entry, Vec<Charge>)],
@@ -142,4 +175,41 @@ async fn write(
         store.record(calls, spent).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    fn call(running: &[&str]) -> Note {
+        Note::Call {
+            entry: Box::default(),
+            charges: Vec::new(),
+            running: running.iter().map(|scope| scope.to_string()).collect(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_gathered_for_50_ms_unless_somebody_waits() {
+        let (sender, mut notes) = mpsc::channel(QUEUE);
+        tokio::spawn(async move {
+            for pause in [0, 49, 2] {
+                sleep(Duration::from_millis(pause)).await;
+                sender.send(call(&[])).await.unwrap();
+            }
+            sender.send(call(&["tenant acme"])).await.unwrap();
+            sleep(Duration::from_millis(200)).await;
+        });
+        let (began, mut batch) = (Instant::now(), Vec::new());
+        assert!(gather(&mut notes, &mut batch).await);
+        assert_eq!((batch.len(), began.elapsed()), (2, GATHER));
+        batch.clear();
+        assert!(gather(&mut notes, &mut batch).await);
+        assert_eq!(batch.len(), 2);
+        assert_eq!(began.elapsed(), Duration::from_millis(51));
+        batch.clear();
+        assert!(!gather(&mut notes, &mut batch).await);
+    }
 }

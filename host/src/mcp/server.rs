@@ -26,6 +26,9 @@ const LISTING_TTL: Duration = Duration::from_secs(60);
 /// How often a session of the handshake eras is looked at while nothing changes.
 const SESSION_CHECK: Duration = Duration::from_secs(30);
 
+/// What an input schema says of an argument that a header repeats (SEP-2243).
+const HEADER_ANNOTATION: &str = "x-mcp-header";
+
 const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
 returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
 follows. An answer that does not fit is refused whole, with a smaller call in \"next\". A resource link behind the body is the \
@@ -58,6 +61,17 @@ pub(super) fn server_meta() -> MetaObject {
         serde_json::json!(server_info()),
     );
     meta
+}
+
+/// Whether a schema says anywhere that an argument is repeated in a header.
+fn names_headers(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name == HEADER_ANNOTATION || names_headers(value)),
+        Value::Array(items) => items.iter().any(names_headers),
+        _ => false,
+    }
 }
 
 impl Server {
@@ -113,9 +127,13 @@ impl ServerHandler for Server {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        // rmcp reads the input schema alone, for headers that repeat arguments.
+        // rmcp reads the input schema alone, for headers that repeat arguments; where it has none, nothing is to be read.
         let tool = self.host.tool(&self.caller, name)?;
-        let schema = tool.listed["inputSchema"].as_object()?.clone();
+        let schema = tool
+            .listed
+            .get("inputSchema")
+            .filter(|schema| names_headers(schema))?;
+        let schema = schema.as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 

@@ -24,9 +24,9 @@ use super::limits::Denied;
 use crate::contract::{Attachment, Demand, Level, PushDown, sql};
 use crate::shape::{Intake, excerpt};
 
-/// Taking in a list of this size would hold up its worker for a millisecond or more (measured 1 GB/s), so the worker's
+/// Taking in a list of this size would hold up its worker for a millisecond or more (measured 2 GB/s), so the worker's
 /// other tasks move to another thread first. That costs some 10 µs.
-const LARGE_BYTES: usize = 1 << 20;
+const LARGE_BYTES: usize = 2 << 20;
 
 /// A linker with everything that is offered.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {

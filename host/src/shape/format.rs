@@ -6,7 +6,7 @@ use super::ask::Format;
 use super::intake::{Kept, Kind};
 use super::json;
 use super::policy::Column;
-use super::select::Selection;
+use super::select::{Path, Selection, each_of};
 
 /// The rows of a page in their final form, ready to be put together in any number.
 pub(crate) struct Page<'a> {
@@ -66,16 +66,22 @@ pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Option<
     }
     let mut bytes = Vec::with_capacity(kept.bytes.len() / 4);
     let mut has_values = kept.rows.is_empty();
+    let fields: Vec<&Path> = columns.iter().map(|column| &column.field).collect();
+    let mut cells: Vec<Cell<'_>> = columns.iter().map(|_| Cell::default()).collect();
     let rows = kept
         .rows
         .iter()
         .map(|row| {
             let start = bytes.len();
-            for (index, column) in columns.iter().enumerate() {
+            cells.iter_mut().for_each(Cell::clear);
+            each_of(&fields, &kept.bytes[row.clone()], |index, value| {
+                cells[index].add(value);
+            });
+            for (index, cell) in cells.iter_mut().enumerate() {
                 if index > 0 {
                     bytes.push(delimiter);
                 }
-                has_values |= write_field(column, &kept.bytes[row.clone()], delimiter, &mut bytes);
+                has_values |= cell.write(delimiter, &mut bytes);
             }
             if bytes.len() == start {
                 // A line with nothing on it is no row to a reader.
@@ -93,29 +99,50 @@ pub(crate) fn table(kept: &Kept, columns: &[&Column], format: Format) -> Option<
 }
 
 /// One cell: the content of a string, nothing for null and missing, and JSON for everything else. A path that finds
-/// several values makes an array of them. False where the row does not have the field.
-fn write_field(column: &Column, row: &[u8], delimiter: u8, out: &mut Vec<u8>) -> bool {
-    let mut found = Vec::new();
-    let mut count = 0;
-    column.field.any(row, |value| {
-        found.push(if count == 0 { b'[' } else { b',' });
-        found.extend_from_slice(value);
-        count += 1;
-        false
-    });
-    match (count, found.get(1)) {
-        (0, _) | (1, Some(b'n')) => {}
-        (1, Some(b'"')) => match json::unescape(&found[2..found.len() - 1]) {
-            Some(text) => write_cell(text.as_bytes(), delimiter, out),
-            None => write_cell(&found[1..], delimiter, out),
-        },
-        (1, _) => write_cell(&found[1..], delimiter, out),
-        _ => {
-            found.push(b']');
-            write_cell(&found, delimiter, out);
-        }
+/// several values makes an array of them.
+#[derive(Default)]
+struct Cell<'a> {
+    first: Option<&'a [u8]>,
+    /// The array so far, without its end, where there are several.
+    several: Vec<u8>,
+}
+
+impl<'a> Cell<'a> {
+    fn clear(&mut self) {
+        self.first = None;
+        self.several.clear();
     }
-    count > 0
+
+    fn add(&mut self, value: &'a [u8]) {
+        let Some(first) = self.first else {
+            self.first = Some(value);
+            return;
+        };
+        if self.several.is_empty() {
+            self.several.push(b'[');
+            self.several.extend_from_slice(first);
+        }
+        self.several.push(b',');
+        self.several.extend_from_slice(value);
+    }
+
+    /// Writes the cell; false where the row does not have the field.
+    fn write(&mut self, delimiter: u8, out: &mut Vec<u8>) -> bool {
+        if !self.several.is_empty() {
+            self.several.push(b']');
+            write_cell(&self.several, delimiter, out);
+            return true;
+        }
+        match self.first {
+            None | Some([b'n', ..]) => {}
+            Some(value @ [b'"', content @ .., b'"']) => match json::content(content) {
+                Some(text) => write_cell(text.as_bytes(), delimiter, out),
+                None => write_cell(value, delimiter, out),
+            },
+            Some(value) => write_cell(value, delimiter, out),
+        }
+        self.first.is_some()
+    }
 }
 
 /// Writes a cell as RFC 4180 wants it. Empty text is quoted, so that it differs from a missing value.
@@ -136,6 +163,13 @@ pub(crate) fn write_cell(text: &[u8], delimiter: u8, out: &mut Vec<u8>) {
         }
     }
     out.push(b'"');
+}
+
+impl Shaped {
+    /// Bytes of its rows.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl<'a> Page<'a> {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memchr2;
+use super::blocks::{self, Blocks};
 
 /// The first byte at or behind `at` that is not white space, as an index; the length where there is none.
 pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
@@ -19,57 +19,19 @@ pub(crate) fn skip_space(text: &[u8], mut at: usize) -> usize {
 
 /// Where the string that opens at `at` ends: the index behind its closing quote.
 fn skip_string(text: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
-    loop {
-        let found = at + memchr2(b'"', b'\\', text.get(at..)?)?;
-        if text[found] == b'"' {
-            return Some(found + 1);
-        }
-        at = found + 2;
-    }
+    blocks::skip_string(text, at + 1)
 }
-
-/// What a byte means to [`skip_value`] inside an array or an object: nothing, a string, one level in, one level out.
-const STRING: u8 = 1;
-const OPEN: u8 = 2;
-const CLOSE: u8 = 3;
-
-const MEANING: [u8; 256] = {
-    let mut table = [0; 256];
-    table[b'"' as usize] = STRING;
-    table[b'{' as usize] = OPEN;
-    table[b'[' as usize] = OPEN;
-    table[b'}' as usize] = CLOSE;
-    table[b']' as usize] = CLOSE;
-    table
-};
 
 /// Where the value that begins at `at` ends. None where it does not end inside `text`, or where none begins.
 pub(crate) fn skip_value(text: &[u8], at: usize) -> Option<usize> {
+    skip_with(&mut Blocks::new(text), text, at)
+}
+
+/// The same over a walk that goes on: where one value ended, the next one mostly begins in the same block.
+fn skip_with(blocks: &mut Blocks<'_>, text: &[u8], at: usize) -> Option<usize> {
     match *text.get(at)? {
         b'"' => skip_string(text, at),
-        b'{' | b'[' => {
-            let mut depth = 1usize;
-            let mut at = at + 1;
-            loop {
-                let byte = *text.get(at)?;
-                match MEANING[byte as usize] {
-                    STRING => {
-                        at = skip_string(text, at)?;
-                        continue;
-                    }
-                    OPEN => depth += 1,
-                    CLOSE => {
-                        depth -= 1;
-                        if depth == 0 {
-                            return Some(at + 1);
-                        }
-                    }
-                    _ => {}
-                }
-                at += 1;
-            }
-        }
+        b'{' | b'[' => blocks.skip(at),
         b',' | b':' | b'}' | b']' => None,
         _ => {
             let length = text[at..]
@@ -94,6 +56,7 @@ struct Items<'a> {
     at: usize,
     close: u8,
     state: State,
+    blocks: Blocks<'a>,
 }
 
 #[derive(PartialEq)]
@@ -117,6 +80,7 @@ impl<'a> Items<'a> {
             at: at + 1,
             close,
             state: State::First,
+            blocks: Blocks::new(text),
         }
     }
 
@@ -151,7 +115,7 @@ impl<'a> Items<'a> {
 
     fn value(&mut self) -> Result<Range<usize>, Broken> {
         let start = self.at;
-        match skip_value(self.text, start) {
+        match skip_with(&mut self.blocks, self.text, start) {
             Some(end) => {
                 self.at = end;
                 Ok(start..end)
@@ -212,12 +176,20 @@ impl Members<'_> {
     pub(crate) fn end(&self) -> usize {
         self.0.at
     }
-}
 
-impl Iterator for Members<'_> {
-    type Item = Result<Member, Broken>;
+    /// Where the value of the first member of this name begins. Where it ends is not looked for.
+    pub(crate) fn find_start(mut self, name: &str) -> Option<usize> {
+        loop {
+            let key = self.key()?.ok()?;
+            if is_name(&self.0.text[key], name) {
+                return Some(self.0.at);
+            }
+            self.0.value().ok()?;
+        }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    /// Moves to the next value, and says what its key is.
+    fn key(&mut self) -> Option<Result<Range<usize>, Broken>> {
         let items = &mut self.0;
         if let Err(broken) = items.advance()? {
             return Some(Err(broken));
@@ -234,8 +206,29 @@ impl Iterator for Members<'_> {
             return items.fail();
         }
         items.at = skip_space(items.text, items.at + 1);
-        Some(items.value().map(|value| Member { key, value }))
+        Some(Ok(key))
     }
+}
+
+impl Iterator for Members<'_> {
+    type Item = Result<Member, Broken>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = match self.key()? {
+            Ok(key) => key,
+            Err(broken) => return Some(Err(broken)),
+        };
+        Some(self.0.value().map(|value| Member { key, value }))
+    }
+}
+
+/// Whether a raw key (between its quotes, escapes and all) spells this name.
+pub(crate) fn is_name(raw: &[u8], name: &str) -> bool {
+    // With an escape it is longer than what it spells.
+    raw == name.as_bytes()
+        || raw.len() > name.len()
+            && memchr::memchr(b'\\', raw).is_some()
+            && unescape(raw).is_some_and(|spelled| spelled == name)
 }
 
 /// The name that a raw key (between its quotes, escapes and all) spells. None where it spells none.
@@ -244,6 +237,15 @@ pub(crate) fn name(raw: &[u8]) -> Option<Cow<'_, str>> {
         return std::str::from_utf8(raw).ok().map(Cow::Borrowed);
     }
     unescape(raw).map(Cow::Owned)
+}
+
+/// The text that a raw string (between its quotes) stands for, borrowed where it has no escapes. None as by [`unescape`].
+pub(crate) fn content(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let is_plain = !raw.iter().any(|byte| *byte < b' ' || *byte == b'\\');
+    match std::str::from_utf8(raw) {
+        Ok(text) if is_plain => Some(Cow::Borrowed(text)),
+        _ => unescape(raw).map(Cow::Owned),
+    }
 }
 
 /// The text that a raw string (between its quotes) stands for. None where an escape or the UTF-8 is broken.

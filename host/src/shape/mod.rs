@@ -7,6 +7,9 @@
 mod ask;
 #[cfg(test)]
 mod behaviour;
+#[doc(hidden)]
+pub mod bench;
+mod blocks;
 mod cap;
 mod cells;
 mod cursor;

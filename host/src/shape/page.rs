@@ -85,6 +85,7 @@ pub(crate) struct Window {
     /// Whether the handler was told that it may stop.
     is_stopped: bool,
     is_continuation: bool,
+    /// Of all rows so far, as long as a cursor may need it.
     fingerprint: Option<Box<Xxh3>>,
     /// The account of the whole, where the rows are those of a kept result.
     of_kept: Option<KeptCounts>,
@@ -249,7 +250,7 @@ impl Window {
             return false;
         }
         self.kept += 1;
-        if self.limit.is_some() {
+        if let Some(limit) = self.limit {
             let keys = self.raw.min(CONTEXT_KEYS as u64) as u8;
             let sequence = self.sequence(keys);
             let key = key.filter(|_| is_new).map(|key| match key.len() {
@@ -261,6 +262,13 @@ impl Window {
                 keys,
                 sequence,
             });
+            // Every way on is a key: no cursor of this page needs what the rows behind it add up to.
+            if self.kept == limit as u64
+                && self.resume.is_none()
+                && self.marks.iter().all(|mark| mark.key.is_some())
+            {
+                self.fingerprint = None;
+            }
         }
         true
     }

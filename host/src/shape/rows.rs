@@ -65,15 +65,21 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
         };
         format!("expected an array at {place}, found {found}")
     };
+    let missing = |token: &str, parent: usize| {
+        expected(format!("no `{token}` in {}", kind(document, parent)))
+    };
     let mut at = json::skip_space(document, 0);
-    for token in &pointer.tokens {
+    let mut parent = at;
+    for (index, token) in pointer.tokens.iter().enumerate() {
+        parent = at;
         let next = match document.get(at) {
+            // Where the rows end is looked for once, below: on the way to them that would be one more scan of them all.
+            Some(b'{') if index + 1 == pointer.tokens.len() => {
+                json::members(document, at).find_start(token)
+            }
             Some(b'{') => json::members(document, at)
                 .map_while(Result::ok)
-                .find(|member| {
-                    json::name(&document[member.key.clone()])
-                        .is_some_and(|name| name == token.as_str())
-                })
+                .find(|member| json::is_name(&document[member.key.clone()], token))
                 .map(|member| member.value.start),
             Some(b'[') => token
                 .parse()
@@ -86,15 +92,22 @@ fn at_pointer(document: &[u8], pointer: &Pointer) -> Result<Found, String> {
                 .map(|element| element.start),
             _ => None,
         };
-        at = next.ok_or_else(|| expected(format!("no `{token}` in {}", kind(document, at))))?;
+        at = next.ok_or_else(|| missing(token, parent))?;
     }
-    if document.get(at) != Some(&b'[') {
-        return Err(expected(kind(document, at).to_owned()));
+    let walked = match document.get(at) {
+        Some(b'[') => walk(document, at).map_err(|Broken { at }| {
+            expected(format!("one that breaks off or is malformed at byte {at}"))
+        }),
+        _ => Err(expected(kind(document, at).to_owned())),
+    };
+    match (walked, pointer.tokens.last()) {
+        (Ok(_), _) => Ok(Found::Array { open: at }),
+        // A member whose value does not end is none.
+        (Err(_), Some(token)) if json::skip_value(document, at).is_none() => {
+            Err(missing(token, parent))
+        }
+        (Err(error), _) => Err(error),
     }
-    walk(document, at).map_err(|Broken { at }| {
-        expected(format!("one that breaks off or is malformed at byte {at}"))
-    })?;
-    Ok(Found::Array { open: at })
 }
 
 /// What kind of value begins at `at`, in words.

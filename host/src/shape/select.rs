@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use memchr::memmem::Finder;
+
 use super::json;
 
 /// How deep arrays may stand directly inside arrays on the way to a field; what lies deeper is not selected.
@@ -15,11 +17,22 @@ const NESTED_ARRAYS: u8 = 8;
 const MAX_STEPS: usize = 32;
 
 /// A compiled path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Path {
     text: String,
     steps: Vec<Box<str>>,
+    /// Finds the first name between its quotes.
+    quoted: Finder<'static>,
 }
+
+/// The text is all that a path is made from.
+impl PartialEq for Path {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Path {}
 
 impl Path {
     /// Compiles a path. The error says what is wrong with it.
@@ -36,9 +49,11 @@ impl Path {
                 steps.len()
             ));
         }
+        let quoted = Finder::new(&format!("\"{}\"", steps[0])).into_owned();
         Ok(Self {
             text: text.to_owned(),
             steps,
+            quoted,
         })
     }
 
@@ -59,9 +74,36 @@ impl Path {
 
     /// Calls `found` with every value that the path reaches in `row`, until it returns true. Whether it did.
     pub(crate) fn any(&self, row: &[u8], mut found: impl FnMut(&[u8]) -> bool) -> bool {
-        visit(row, 0, &self.steps, NESTED_ARRAYS, &mut |range| {
-            found(&row[range])
-        })
+        let mut found = |range: Range<usize>| found(&row[range]);
+        let Some((step, rest)) = self.steps.split_first() else {
+            return false;
+        };
+        if row.first() != Some(&b'{') {
+            return visit(row, 0, &self.steps, NESTED_ARRAYS, &mut found);
+        }
+        let mut may_recur = None;
+        for member in json::members(row, 0).map_while(Result::ok) {
+            if !json::is_name(&row[member.key], step) {
+                continue;
+            }
+            let end = member.value.end;
+            let is_found = if rest.is_empty() {
+                found(member.value)
+            } else {
+                visit(row, member.value.start, rest, NESTED_ARRAYS, &mut found)
+            };
+            // A name mostly comes once. Where it does not stand in the rest of the row, nor anything that an escape could
+            // spell, no member there has to be walked to. That is looked for once, however often it comes.
+            if is_found || !*may_recur.get_or_insert_with(|| self.is_in(&row[end..])) {
+                return is_found;
+            }
+        }
+        false
+    }
+
+    /// Whether the first name may stand in a text.
+    fn is_in(&self, text: &[u8]) -> bool {
+        memchr::memchr(b'\\', text).is_some() || self.quoted.find(text).is_some()
     }
 
     /// The first value that the path reaches.
@@ -72,6 +114,39 @@ impl Path {
             true
         });
         first
+    }
+}
+
+/// Calls `found` with every value that each of the paths reaches in `row`, and with the path's index: in one walk over the
+/// members of the row.
+pub(crate) fn each_of<'a>(paths: &[&Path], row: &'a [u8], mut found: impl FnMut(usize, &'a [u8])) {
+    if row.first() != Some(&b'{') {
+        for (index, path) in paths.iter().enumerate() {
+            visit(row, 0, &path.steps, NESTED_ARRAYS, &mut |range| {
+                found(index, &row[range]);
+                false
+            });
+        }
+        return;
+    }
+    for member in json::members(row, 0).map_while(Result::ok) {
+        let key = &row[member.key];
+        for (index, path) in paths.iter().enumerate() {
+            let Some((step, rest)) = path.steps.split_first() else {
+                continue;
+            };
+            if !json::is_name(key, step) {
+                continue;
+            }
+            if rest.is_empty() {
+                found(index, &row[member.value.clone()]);
+            } else {
+                visit(row, member.value.start, rest, NESTED_ARRAYS, &mut |range| {
+                    found(index, &row[range]);
+                    false
+                });
+            }
+        }
     }
 }
 
@@ -89,9 +164,7 @@ fn visit(
     match text.get(at) {
         Some(b'{') => json::members(text, at)
             .map_while(Result::ok)
-            .filter(|member| {
-                json::name(&text[member.key.clone()]).is_some_and(|name| name == **step)
-            })
+            .filter(|member| json::is_name(&text[member.key.clone()], step))
             .any(|member| {
                 if rest.is_empty() {
                     found(member.value)
@@ -301,6 +374,25 @@ mod tests {
             copied(&["last_gate.deep.a", "last_gate.verdict"], ROW),
             r#"{"last_gate":{"verdict":0.10,"deep":{"a":1e400}}}"#
         );
+    }
+
+    #[test]
+    fn a_name_that_comes_again_is_found_again_however_it_is_spelled() {
+        let path = Path::new("a").unwrap();
+        for row in [
+            r#"{"a":1,"b":{"a":2},"a":3}"#,
+            r#"{"a":1,"b":"\\","\u0061":3}"#,
+            r#"{"a":1,"a":2,"a":3}"#,
+            r#"[{"a":1},{"a":3}]"#,
+        ] {
+            assert!(path.any(row.as_bytes(), |value| value == b"3"), "{row}");
+        }
+        let mut looked = 0;
+        let is_found = path.any(br#"{"a":1,"b":{"a":3}}"#, |value| {
+            looked += 1;
+            value == b"3"
+        });
+        assert_eq!((is_found, looked), (false, 1));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The ledger: one row for each call.
 
+use std::collections::HashSet;
+
 use sqlx::{AssertSqlSafe, Row};
 
 use super::quotas::{self, Charge};
@@ -117,6 +119,50 @@ pub struct UsageRow {
     pub milliseconds: u64,
 }
 
+/// The columns of an entry, in the order in which they are bound.
+const COLUMNS: [&str; 19] = [
+    "call",
+    "at_ms",
+    "tenant",
+    "key_id",
+    "client",
+    "plugin",
+    "tool",
+    "outcome",
+    "rows_in",
+    "rows_matched",
+    "rows_on_page",
+    "rows_out",
+    "bytes_in",
+    "bytes_out",
+    "tokens_in",
+    "tokens_out",
+    "fuel",
+    "memory_peak_bytes",
+    "milliseconds",
+];
+
+/// Calls of one statement. SQLite looks each place of a value up among those before it, so that many more would cost more
+/// than they save; and there are no more different statements than a connection keeps prepared.
+const STATEMENT_CALLS: usize = 16;
+
+/// The statement that writes so many calls, and returns those that were not there.
+fn insert(calls: usize) -> String {
+    let row = |index: usize| {
+        let first = index * COLUMNS.len() + 1;
+        let places: Vec<String> = (first..first + COLUMNS.len())
+            .map(|place| format!("${place}"))
+            .collect();
+        format!("({})", places.join(", "))
+    };
+    let rows: Vec<String> = (0..calls).map(row).collect();
+    format!(
+        "INSERT INTO ledger ({}) VALUES {} ON CONFLICT (call) DO NOTHING RETURNING call",
+        COLUMNS.join(", "),
+        rows.join(", ")
+    )
+}
+
 impl Store {
     /// Writes calls down and adds what they used to the quotas, all or nothing. A call that is written already, because the
     /// answer to an earlier try was lost, is not charged again.
@@ -133,37 +179,43 @@ impl Store {
         calls: &[(Entry, Vec<Charge>)],
         spent: &[Charge],
     ) -> anyhow::Result<()> {
+        if calls.is_empty() && spent.is_empty() {
+            return Ok(());
+        }
         let mut transaction = self.pool.begin().await?;
+        let mut written = HashSet::with_capacity(calls.len());
+        // Several in one statement: each goes to another thread or over the network and back.
+        for calls in calls.chunks(STATEMENT_CALLS) {
+            let mut query = sqlx::query(AssertSqlSafe(insert(calls.len())));
+            for (entry, _) in calls {
+                query = query
+                    .bind(&entry.call)
+                    .bind(entry.at_ms)
+                    .bind(&entry.tenant)
+                    .bind(&entry.key_id)
+                    .bind(&entry.client)
+                    .bind(&entry.plugin)
+                    .bind(&entry.tool)
+                    .bind(&entry.outcome)
+                    .bind(stored(entry.rows_in))
+                    .bind(stored(entry.rows_matched))
+                    .bind(stored(entry.rows_on_page))
+                    .bind(stored(entry.rows_out))
+                    .bind(stored(entry.bytes_in))
+                    .bind(stored(entry.bytes_out))
+                    .bind(stored(entry.tokens_in))
+                    .bind(stored(entry.tokens_out))
+                    .bind(stored(entry.fuel))
+                    .bind(stored(entry.memory_peak_bytes))
+                    .bind(stored(entry.milliseconds));
+            }
+            for row in query.fetch_all(&mut *transaction).await? {
+                written.insert(row.try_get::<String, _>(0)?);
+            }
+        }
         let mut charges = spent.to_vec();
         for (entry, more) in calls {
-            let written = sqlx::query(
-                "INSERT INTO ledger (call, at_ms, tenant, key_id, client, plugin, tool, outcome, rows_in, rows_matched,
-                 rows_on_page, rows_out, bytes_in, bytes_out, tokens_in, tokens_out, fuel, memory_peak_bytes, milliseconds)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
-                 ON CONFLICT (call) DO NOTHING",
-            )
-            .bind(&entry.call)
-            .bind(entry.at_ms)
-            .bind(&entry.tenant)
-            .bind(&entry.key_id)
-            .bind(&entry.client)
-            .bind(&entry.plugin)
-            .bind(&entry.tool)
-            .bind(&entry.outcome)
-            .bind(stored(entry.rows_in))
-            .bind(stored(entry.rows_matched))
-            .bind(stored(entry.rows_on_page))
-            .bind(stored(entry.rows_out))
-            .bind(stored(entry.bytes_in))
-            .bind(stored(entry.bytes_out))
-            .bind(stored(entry.tokens_in))
-            .bind(stored(entry.tokens_out))
-            .bind(stored(entry.fuel))
-            .bind(stored(entry.memory_peak_bytes))
-            .bind(stored(entry.milliseconds))
-            .execute(&mut *transaction)
-            .await?;
-            if written.rows_affected() == 1 {
+            if written.remove(&entry.call) {
                 charges.extend_from_slice(more);
             }
         }

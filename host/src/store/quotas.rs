@@ -373,6 +373,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn calls_that_are_written_together_are_charged_once_each() {
+        let (_folder, store) = store().await;
+        let charge = Charge {
+            scope: "tenant/acme".into(),
+            period: Period::Day,
+            starts_ms: 0,
+            spent: Spent {
+                calls: 0,
+                fuel: 2,
+                bytes: 0,
+                tokens: 0,
+            },
+        };
+        let call = |name: &str| {
+            let entry = Entry {
+                call: name.into(),
+                ..Entry::default()
+            };
+            (entry, vec![charge.clone()])
+        };
+        store
+            .record(&[call("a"), call("b"), call("a")], &[])
+            .await
+            .unwrap();
+        store.record(&[call("b"), call("c")], &[]).await.unwrap();
+        store.record(&[], &[]).await.unwrap();
+        assert_eq!(store.usage(None, 0, &[]).await.unwrap()[0].calls, 3);
+        let spent: i64 = sqlx::query("SELECT fuel FROM quota_windows WHERE scope = 'tenant/acme'")
+            .fetch_one(&store.pool)
+            .await
+            .unwrap()
+            .get(0);
+        assert_eq!(spent, 6);
+    }
+
+    #[tokio::test]
     async fn a_call_is_counted_for_its_key_and_its_tenant_or_for_neither() {
         let (_folder, store) = store().await;
         let key = Reservation {
