@@ -16,31 +16,33 @@ use serde_json::{Value, json};
 use subjects::rows::{Kind, document};
 use subjects::{MIB, Subject, plain, with_columns, with_horizon, with_view};
 
-/// What is done, and with which rows.
-const CASES: [(&str, Kind, fn(&str)); 11] = [
-    ("scan/narrow", Kind::Narrow, |rows| take_in(plain(), rows)),
+/// What is counted: its name, its rows, and what is done with them.
+type Case = (&'static str, Kind, fn(&str));
+
+const CASES: [Case; 11] = [
+    ("scan/narrow", Kind::Narrow, |rows| take_in(&plain(), rows)),
     ("scan/wide_cjk", Kind::WideCjk, |rows| {
-        take_in(plain(), rows)
+        take_in(&plain(), rows)
     }),
     ("horizon/narrow", Kind::Narrow, |rows| {
-        take_in(with_horizon(), rows)
+        take_in(&with_horizon(), rows)
     }),
     ("horizon/wide_cjk", Kind::WideCjk, |rows| {
-        take_in(with_horizon(), rows)
+        take_in(&with_horizon(), rows)
     }),
     ("csv/narrow", Kind::Narrow, csv),
     ("csv/wide_cjk", Kind::WideCjk, csv),
     ("page/wide", Kind::Wide, |rows| {
-        page(plain(), json!({}), rows)
+        page(&plain(), json!({}), rows)
     }),
     ("view/wide", Kind::Wide, |rows| {
-        page(with_view(), json!({}), rows)
+        page(&with_view(), json!({}), rows)
     }),
     ("fit/wide", Kind::Wide, |rows| {
-        page(plain(), json!({"limit": 100, "max_tokens": 8_000}), rows)
+        page(&plain(), json!({"limit": 100, "max_tokens": 8_000}), rows)
     }),
     ("cap/wide", Kind::Wide, |rows| {
-        page(plain(), json!({"limit": 100}), rows)
+        page(&plain(), json!({"limit": 100}), rows)
     }),
     ("cursor", Kind::Narrow, cursor),
 ];
@@ -62,8 +64,8 @@ fn measured(case: &mut dyn FnMut() -> usize) {
     black_box(case());
 }
 
-fn take_in(shape: Shape, rows: &str) {
-    let subject = Subject::new(&shape);
+fn take_in(shape: &Shape, rows: &str) {
+    let subject = Subject::new(shape);
     let ask = subject.ask(json!({}));
     measured(&mut || {
         let intake = subject.take_in(&ask, rows);
@@ -78,10 +80,10 @@ fn csv(rows: &str) {
     measured(&mut || bench::csv(&intake, &subject.policy));
 }
 
-fn page(shape: Shape, arguments: Value, rows: &str) {
+fn page(shape: &Shape, arguments: Value, rows: &str) {
     // The tables of the tokenizer are no part of a case.
     tokens::warm();
-    let subject = Subject::new(&shape);
+    let subject = Subject::new(shape);
     let ask = subject.ask(arguments);
     let mut intake = subject.take_in(&ask, rows);
     // Nor is what the tokenizer builds as it goes.

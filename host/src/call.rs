@@ -447,6 +447,7 @@ impl Host {
     /// Waits for a permit of the plugin and runs it, as often as a whole answer takes pages. What it handed over comes with
     /// the permit, which is held until the answer is shaped or kept: what answers hold in memory is bounded by how many
     /// there are.
+    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
     async fn hand_over(
         &self,
         caller: &Caller,

@@ -8,7 +8,7 @@ use crate::doors;
 use crate::support::{TestHost, component, fleet, hostile, json as parse};
 
 const RULES: &str = r#"
-[tools."tag:read-only"]
+[tools."tag:idempotent"]
 result_tokens = 2500
 max_limit = 9
 [tools."*_show"]
@@ -107,15 +107,15 @@ fn check_prints_which_rule_decided_for_each_tool() {
         "views = ids, full # plugins.fleet.tools.\"fleet_*\"",
         "columns = stream # tools.fleet_show",
         "default_limit = 2 # tools.\"*_show\"",
-        "max_limit = 9 # tools.\"tag:read-only\"",
+        "max_limit = 9 # tools.\"tag:idempotent\"",
         "deadline_ms = 30000 # plugins.fleet.limits",
-        "result_tokens = 2500 # tools.\"tag:read-only\"",
+        "result_tokens = 2500 # tools.\"tag:idempotent\"",
     ] {
         assert!(show.iter().any(|found| found == line), "{line}: {show:#?}");
     }
     let sleep = table("plugins.hostile.tools.sleep");
     for line in [
-        "tags = none # plugin",
+        "tags = read-only # plugin",
         "deadline_ms = 300 # tools.sleep",
         "result_tokens = as for the caller # default",
     ] {
@@ -130,7 +130,7 @@ fn check_prints_which_rule_decided_for_each_tool() {
             "plugins.fleet.tools.\"fleet_*\" = 1 tools # matched",
             "tools.\"*_show\" = 2 tools # matched",
             "tools.\"nothing_*\" = no tool # matched",
-            "tools.\"tag:read-only\" = 3 tools # matched",
+            "tools.\"tag:idempotent\" = 3 tools # matched",
             "tools.fleet_show = 1 tools # matched",
             "tools.sleep = 1 tools # matched",
         ]

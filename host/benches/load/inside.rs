@@ -37,7 +37,7 @@ fn in_turn<A, B>(
     mut ours: impl FnMut() -> A,
     mut theirs: impl FnMut() -> B,
 ) -> (f64, f64) {
-    (ours(), theirs());
+    let _ = (ours(), theirs());
     let rounds: Vec<(f64, f64)> = (0..ROUNDS)
         .map(|_| (seconds(calls, &mut ours), seconds(calls, &mut theirs)))
         .collect();
@@ -64,7 +64,7 @@ fn floor() -> Vec<Row> {
             micros(ours),
             bound,
             "bare wasmtime",
-            micros(theirs),
+            &micros(theirs),
             ratio,
         )
     };
@@ -126,7 +126,7 @@ fn scans() -> Vec<Row> {
             text,
             bound(8.0),
             "serde_json values",
-            peer,
+            &peer,
             theirs / ours,
         ));
     }
@@ -163,7 +163,7 @@ fn stages() -> Vec<Row> {
             micros(large),
             Bound::AtMost(1.25),
             "of 1 MiB",
-            micros(small),
+            &micros(small),
             large / small,
         ),
         Row::alone(
@@ -198,7 +198,7 @@ fn growth() -> Vec<Row> {
         nanos(many),
         Bound::AtMost(1.25),
         "of 1,000 rows",
-        nanos(few),
+        &nanos(few),
         many / few,
     )]
 }

@@ -51,7 +51,7 @@ impl Row {
         ours: String,
         bound: Bound,
         peer: &str,
-        theirs: String,
+        theirs: &str,
         ratio: f64,
     ) -> Self {
         Self {

@@ -106,6 +106,7 @@ impl Subject {
                 narrowing: Vec::new(),
                 own_limit: None,
                 has_structured_copy: false,
+                is_invoked: false,
             },
             signer: Signer::new([7; 32]),
         }

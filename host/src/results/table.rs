@@ -24,7 +24,7 @@ const LINE: &str = "line";
 #[derive(Debug, Clone, PartialEq)]
 enum Source {
     /// A declared path.
-    Path(Path),
+    Path(Box<Path>),
     /// A member of the row by its name.
     Member,
     /// The row itself, where it is no object.
@@ -53,7 +53,7 @@ impl Columns {
             let declared = stored.description.columns.iter();
             declared
                 .filter_map(|(name, field)| {
-                    Some((name.clone(), Source::Path(Path::new(field).ok()?)))
+                    Some((name.clone(), Source::Path(Box::new(Path::new(field).ok()?))))
                 })
                 .collect()
         };

@@ -39,7 +39,16 @@ fn skip_with(blocks: &mut Blocks<'_>, text: &[u8], at: usize) -> Option<usize> {
                 .position(|byte| {
                     matches!(
                         byte,
-                        b',' | b'}' | b']' | b':' | b' ' | b'\n' | b'\r' | b'\t' | b'"'
+                        b',' | b'{'
+                            | b'}'
+                            | b'['
+                            | b']'
+                            | b':'
+                            | b' '
+                            | b'\n'
+                            | b'\r'
+                            | b'\t'
+                            | b'"'
                     )
                 })
                 .unwrap_or(text.len() - at);
@@ -366,6 +375,22 @@ mod tests {
                 "1e400"
             ]
         );
+    }
+
+    /// A bracket is no part of a number or a word: what stands there is not two values, nor one.
+    #[test]
+    fn a_value_that_runs_into_another_one_ends_the_walk() {
+        for text in [
+            "[1{,2]",
+            "[1[2],3]",
+            "[true{\"a\":1}]",
+            "[\"a\"{}]",
+            "[1\"a\"]",
+            "[{}{}]",
+        ] {
+            let last = elements(text.as_bytes(), 0).last();
+            assert!(matches!(last, Some(Err(_))), "{text}");
+        }
     }
 
     #[test]

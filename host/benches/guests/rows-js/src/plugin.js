@@ -28,6 +28,7 @@ const tool = (name, rows) => ({
   inputSchema: '{"type":"object","properties":{}}',
   shape: { rows, views: [], columns: [], filters: [], applies: {} },
   annotations: { readOnly: true },
+  tags: [],
   examples: [],
 });
 

@@ -115,6 +115,7 @@ fn tool(name: String, input_schema: &str, rows: RowSource) -> Tool {
             applies: PushDown::empty(),
         },
         annotations: Annotations::READ_ONLY,
+        tags: Vec::new(),
         examples: Vec::new(),
     }
 }
