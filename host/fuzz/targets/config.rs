@@ -4,15 +4,17 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll::config::Config;
+use plimsoll::config::{Config, tags};
+use plimsoll::contract::Annotations;
 use plimsoll::shape::undeclared;
 
 fuzz_target!(|text: &str| {
     let Ok(config) = Config::parse(text, Path::new("/nowhere")) else { return };
     for plugin in &config.plugins {
-        for tool in plugin.tools.values() {
-            let _ = tool.argument_names();
-            let _ = tool.apply(undeclared());
+        for name in ["list_rows", "x"] {
+            let Ok(decided) = plugin.rules.for_tool(name, &tags(&[], Annotations::all())) else { continue };
+            let _ = decided.settings.argument_names();
+            let _ = decided.settings.apply(undeclared());
         }
     }
 });
