@@ -310,15 +310,15 @@ impl Host {
         progress: Option<ProgressSender>,
     ) -> (Reply, Usage) {
         let _running = Running::begin(&self.running);
-        let meant = self.meant(caller, tool, arguments);
+        let (meant, arguments) = self.meant(caller, tool, arguments);
         let mut account = Account::open(self, caller, &meant.tool);
         let span = account.span.clone();
         let callers = std::slice::from_ref(caller);
-        let answer = self.answer(callers, &meant, progress, &mut account);
+        let answer = self.answer(callers, &meant, arguments, progress, &mut account);
         let answered = self.unless_ended(answer.instrument(span)).await;
         let reply = match answered {
             Some(Ok(mut replies)) => replies.pop().expect("one caller gets one reply"),
-            Some(Err(refusal)) => meant.facts.refuse(refusal),
+            Some(Err(refusal)) => meant.facts().refuse(refusal),
             // What is not closed is written down as cancelled.
             None => return (Reply::refused(&ended()), account.meter.usage()),
         };
@@ -339,12 +339,14 @@ impl Host {
             return Vec::new();
         };
         let _running = Running::begin(&self.running);
-        let meant = self.meant(first, tool, arguments);
+        let (meant, arguments) = self.meant(first, tool, arguments);
         let mut account = Account::open(self, first, &meant.tool);
-        let answer = self.answer(callers, &meant, None, &mut account);
+        let answer = self.answer(callers, &meant, arguments, None, &mut account);
         let answered = self.unless_ended(answer).await;
         let refuse = |refusal: Refusal| {
-            let refused = callers.iter().map(|_| meant.facts.refuse(refusal.clone()));
+            let refused = callers
+                .iter()
+                .map(|_| meant.facts().refuse(refusal.clone()));
             refused.collect()
         };
         let Some(answered) = answered else {
@@ -357,7 +359,12 @@ impl Host {
     }
 
     /// What a call of a tool means: that call, or the one that it stands for.
-    fn meant(&self, caller: &Caller, tool: &Arc<Tool>, arguments: Map<String, Value>) -> Meant {
+    fn meant(
+        &self,
+        caller: &Caller,
+        tool: &Arc<Tool>,
+        arguments: Map<String, Value>,
+    ) -> (Meant, Result<Map<String, Value>, Refusal>) {
         let catalog = self.catalog(caller);
         Meant::of(&catalog, &self.signer, &caller.tenant, tool, arguments)
     }
@@ -386,17 +393,18 @@ impl Host {
         &self,
         callers: &[Caller],
         meant: &Meant,
+        arguments: Result<Map<String, Value>, Refusal>,
         progress: Option<ProgressSender>,
         account: &mut Account<'_>,
     ) -> Result<Vec<Reply>, Refusal> {
         let (caller, tool) = (&callers[0], &*meant.tool);
-        let arguments = self.complete(tool, meant.arguments.clone()?).await;
+        let arguments = self.complete(tool, arguments?).await;
         let ask = tool.read(&self.signer, &caller.tenant, arguments)?;
         let readers: Vec<Reader<'_>> = callers
             .iter()
             .map(|caller| self.reader(caller, tool, ask.max_tokens()))
             .collect();
-        let shaping = |reader| self.shaping(tool, &meant.facts, &ask, reader);
+        let shaping = |reader| self.shaping(tool, meant.facts(), &ask, reader);
         // Waiting is part of the call: it ends at its deadline, wherever it waits.
         let begun = tokio::time::Instant::now();
         let deadline = tool.deadline;
@@ -434,7 +442,7 @@ impl Host {
             let catalog = self.catalog(caller);
             let answers = readers.iter().map(|reader| {
                 let answer = meta::answer(tool, &shaping(*reader), &catalog);
-                answer.unwrap_or_else(|refusal| meant.facts.refuse(refusal))
+                answer.unwrap_or_else(|refusal| meant.facts().refuse(refusal))
             });
             answers.collect()
         };

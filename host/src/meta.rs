@@ -23,28 +23,30 @@ const MAX_NAMED: usize = 40;
 #[derive(Debug)]
 pub(crate) struct Meant {
     pub(crate) tool: Arc<Tool>,
-    /// The tool's, in the form in which it was called.
-    pub(crate) facts: ToolFacts,
-    /// Its arguments; or why none is meant.
-    pub(crate) arguments: Result<Map<String, Value>, Refusal>,
+    /// The tool's facts in the form in which it was called, where that is not its own.
+    invoked: Option<ToolFacts>,
 }
 
 impl Meant {
-    /// What a call of this tool means.
+    /// The facts of the tool, in the form in which it was called.
+    pub(crate) fn facts(&self) -> &ToolFacts {
+        self.invoked.as_ref().unwrap_or(&self.tool.facts)
+    }
+
+    /// What a call of this tool means, and its arguments; or why none is meant.
     pub(crate) fn of(
         catalog: &Catalog,
         signer: &Signer,
         tenant: &str,
         tool: &Arc<Tool>,
         arguments: Map<String, Value>,
-    ) -> Self {
-        let itself = |arguments| Self {
+    ) -> (Self, Result<Map<String, Value>, Refusal>) {
+        let itself = Self {
             tool: tool.clone(),
-            facts: tool.facts.clone(),
-            arguments,
+            invoked: None,
         };
         if !matches!(tool.carrier, Carrier::Host(Meta::Invoke)) {
-            return itself(Ok(arguments));
+            return (itself, Ok(arguments));
         }
         let read = tool.read(signer, tenant, arguments);
         let read = read.and_then(|ask| {
@@ -57,12 +59,11 @@ impl Meant {
             }
         });
         match read {
-            Err(refusal) => itself(Err(refusal)),
-            Ok((invoked, arguments)) => Self {
-                facts: invoked.facts.invoked(),
-                tool: invoked,
-                arguments: Ok(arguments),
-            },
+            Err(refusal) => (itself, Err(refusal)),
+            Ok((tool, arguments)) => {
+                let invoked = Some(tool.facts.invoked());
+                (Self { tool, invoked }, Ok(arguments))
+            }
         }
     }
 }
