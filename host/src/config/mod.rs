@@ -8,6 +8,7 @@ mod grants;
 mod reference;
 mod results;
 mod rules;
+mod settings;
 mod tenants;
 
 use std::fmt;
