@@ -44,6 +44,7 @@ pub mod client;
 pub mod config;
 pub mod contract;
 pub mod examples;
+mod files;
 pub mod http;
 pub mod ledger;
 pub mod mcp;

@@ -7,8 +7,8 @@ use plimsoll::sandbox::{Grants, Limits, Plugin, Request, Sandbox, SandboxOptions
 use plimsoll::shape::{Intake, undeclared};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker, WasmList};
 use wasmtime::{
-    Cache, CacheConfig, Config, Enabled, Engine, InstanceAllocationStrategy,
-    PoolingAllocationConfig, Store, StoreContextMut,
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
+    StoreContextMut,
 };
 
 use super::Subject;
@@ -113,12 +113,8 @@ impl Bare {
             pool.pagemap_scan(Enabled::Yes)
                 .linear_memory_keep_resident(4 << 20);
         }
-        let mut cache = CacheConfig::new();
-        cache.with_directory(code().canonicalize()?);
         let mut config = Config::new();
-        config
-            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
-            .cache(Some(Cache::new(cache)?));
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
         let engine = Engine::new(&config)?;
         let component = Component::new(&engine, component(name))?;
         let mut linker: Linker<usize> = Linker::new(&engine);

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use tokio::sync::Semaphore;
-use wasmtime::component::Linker;
-use wasmtime::{
-    Cache, CacheConfig, Config, Enabled, Engine, InstanceAllocationStrategy,
-    PoolingAllocationConfig,
-};
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use super::code::Code;
 use super::imports;
 use super::instance::State;
 use super::limits::{CORE_INSTANCES, DEFAULT_MEMORY_BYTES, MEMORIES, TABLE_ELEMENTS, TABLES};
@@ -29,6 +27,10 @@ const COMPONENT_INSTANCE_BYTES: usize = 16 << 20;
 /// Memory of a finished instance that is cleared and kept, where the kernel can tell which pages were touched (Linux
 /// 6.7): measured 19 µs a call against 25 µs with none kept; without that help 160 µs and more, so there none is kept.
 const KEPT_BYTES: usize = 4 << 20;
+
+/// The same of a table: all of those of most guests. What is given back to the kernel makes every core of the process look at
+/// its page tables anew.
+const KEPT_TABLE_BYTES: usize = 64 << 10;
 
 /// How the engine is built.
 #[derive(Debug, Clone)]
@@ -64,8 +66,8 @@ struct Inner {
     slots: Arc<Semaphore>,
     /// Whose turn it is to compute. A slot of the pool is for a whole call, and one of these for a turn.
     share: Arc<Share>,
-    /// Compiled code, where it is kept; counts how often it was found.
-    cache: Option<Cache>,
+    /// Compiled code, where it is kept.
+    code: Option<Code>,
     max_memory_bytes: u64,
 }
 
@@ -103,16 +105,16 @@ impl Sandbox {
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(
                 *max_concurrent_calls,
             )));
-        let cache = cache_folder
-            .as_ref()
-            .map(|folder| {
-                cache(folder).with_context(|| format!("opening the cache `{}`", folder.display()))
-            })
-            .transpose()?;
-        config.cache(cache.clone());
         let engine = Engine::new(&config)
             .map_err(anyhow::Error::from)
             .with_context(|| format!("making room for {max_concurrent_calls} calls at a time"))?;
+        let code = cache_folder
+            .as_ref()
+            .map(|folder| {
+                Code::open(folder, &engine)
+                    .with_context(|| format!("opening the cache `{}`", folder.display()))
+            })
+            .transpose()?;
         let mut linker = Linker::new(&engine);
         imports::link(&mut linker)?;
         Ok(Self(Arc::new(Inner {
@@ -120,14 +122,22 @@ impl Sandbox {
             linker,
             slots: Arc::new(Semaphore::new(*max_concurrent_calls as usize)),
             share: Arc::default(),
-            cache,
+            code,
             max_memory_bytes: *max_memory_bytes,
         })))
     }
 
     /// How many components were compiled because the cache did not have them; `None` where nothing is kept.
     pub fn compilations(&self) -> Option<usize> {
-        self.0.cache.as_ref().map(Cache::cache_misses)
+        self.0.code.as_ref().map(Code::compiled)
+    }
+
+    /// Compiles a component, or takes what it was compiled to before.
+    pub(super) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
+        match &self.0.code {
+            Some(code) => code.of(self.engine(), bytes),
+            None => Component::from_binary(self.engine(), bytes),
+        }
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -170,15 +180,8 @@ fn pool(calls: u32) -> PoolingAllocationConfig {
         .table_elements(TABLE_ELEMENTS);
     if PoolingAllocationConfig::is_pagemap_scan_available() {
         pool.pagemap_scan(Enabled::Yes)
-            .linear_memory_keep_resident(KEPT_BYTES);
+            .linear_memory_keep_resident(KEPT_BYTES)
+            .table_keep_resident(KEPT_TABLE_BYTES);
     }
     pool
-}
-
-/// wasmtime's own cache. It is keyed by engine version and settings, and takes a broken entry for a missing one.
-fn cache(folder: &PathBuf) -> anyhow::Result<Cache> {
-    std::fs::create_dir_all(folder)?;
-    let mut config = CacheConfig::new();
-    config.with_directory(folder.canonicalize()?);
-    Ok(Cache::new(config)?)
 }

@@ -275,7 +275,8 @@ fn compile(sandbox: &Sandbox, bytes: &[u8]) -> anyhow::Result<Component> {
         rest.starts_with(&COMPONENT),
         "it is not a component of a format that the host knows"
     );
-    Component::from_binary(sandbox.engine(), bytes)
+    sandbox
+        .component(bytes)
         .map_err(anyhow::Error::from)
         .context("it is not a component that the host can run")
 }

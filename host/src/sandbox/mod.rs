@@ -11,6 +11,7 @@
 
 mod address;
 mod call;
+mod code;
 mod engine;
 mod failure;
 mod grants;
