@@ -81,12 +81,10 @@ fn csv(rows: &str) {
 }
 
 fn page(shape: &Shape, arguments: Value, rows: &str) {
-    // The tables of the tokenizer are no part of a case.
-    tokens::warm();
     let subject = Subject::new(shape);
     let ask = subject.ask(arguments);
     let mut intake = subject.take_in(&ask, rows);
-    // Nor is what the tokenizer builds as it goes.
+    // The tables of the tokenizer, and what it builds as it goes, are no part of a case.
     subject.shape(&ask, &mut intake);
     measured(&mut || subject.shape(&ask, &mut intake).bytes() as usize);
 }

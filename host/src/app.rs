@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::admission::Admission;
 use crate::call::Host;
-use crate::catalog::{Problem, Registry};
+use crate::catalog::{Counted, Problem, Registry};
 use crate::config::{Config, TenantConfig};
 use crate::ledger::Ledger;
 use crate::queries::Queries;
@@ -23,6 +23,9 @@ use crate::tls;
 
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
+
+/// The file in it of what tools cost to list.
+const COUNTS_FILE: &str = "listings.json";
 
 /// How often what is too old is forgotten: rows are kept for days, so the hour does not matter.
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
@@ -38,6 +41,22 @@ pub struct App {
     /// The host.
     pub host: Arc<Host>,
     registry: Mutex<Registry>,
+    counted: Arc<Counted>,
+    /// What the last reload had to say.
+    said: Mutex<Vec<Warning>>,
+}
+
+/// What a reload could not do.
+#[derive(Debug, PartialEq)]
+struct Warning {
+    plugin: Option<String>,
+    text: String,
+}
+
+impl Warning {
+    fn new(text: String) -> Self {
+        Self { plugin: None, text }
+    }
 }
 
 impl App {
@@ -89,10 +108,13 @@ impl App {
             config.limits.cap_bytes.value,
         );
         let host = Arc::new(host.with_client_profiles(config.client_profiles.value));
+        let counted = config.state.value.join(CODE_FOLDER).join(COUNTS_FILE);
         Ok(Self {
             config,
             host,
             registry,
+            counted: Arc::new(Counted::new(counted)),
+            said: Mutex::default(),
         })
     }
 
@@ -129,9 +151,20 @@ impl App {
         {
             return Err(error.context(format!("plugin `{plugin}`")));
         }
-        self.host
-            .serve(registry.catalogs(&self.config, self.host.cap_bytes())?);
+        let catalogs = registry.catalogs(&self.config, self.host.cap_bytes())?;
+        self.counted.recall(&catalogs);
+        self.host.serve(catalogs);
         Ok(())
+    }
+
+    /// Writes down what every listing costs its readers, and what of it common client programs cannot take. It goes on beside,
+    /// since counting may take as long as a start.
+    pub fn log_costs(&self) {
+        let (catalogs, counted) = (self.host.catalogs(), self.counted.clone());
+        tokio::task::spawn_blocking(move || {
+            catalogs.log_costs();
+            counted.keep(&catalogs);
+        });
     }
 
     /// Makes a host and loads every plugin.
@@ -142,26 +175,44 @@ impl App {
     }
 
     /// Brings the plugins in line with the files as they are now, and returns the configuration that was found. What
-    /// cannot be brought in line is logged, and goes on as it was.
+    /// cannot be brought in line is logged, and goes on as it was. It is logged once: what is written to a log in a folder that
+    /// is watched must not lead to the next reload, and so on.
     pub async fn reload(&self) -> Option<Config> {
+        let mut warnings = Vec::new();
+        let config = self.bring_in_line(&mut warnings).await;
+        let mut said = self.said.lock().await;
+        for warning in warnings.iter().filter(|warning| !said.contains(warning)) {
+            let Warning { plugin, text } = warning;
+            tracing::warn!(plugin, "{text}");
+        }
+        *said = warnings;
+        config
+    }
+
+    async fn bring_in_line(&self, warnings: &mut Vec<Warning>) -> Option<Config> {
+        let mut warn = |text| warnings.push(Warning::new(text));
         let config = match &self.config.file {
             Some(file) => match Config::read(file) {
                 Ok(config) => config,
                 Err(error) => {
-                    tracing::warn!("the configuration stays as it was: {error:#}");
+                    warn(format!("the configuration stays as it was: {error:#}"));
                     return None;
                 }
             },
             None => self.config.clone(),
         };
         if !config.is_same_host(&self.config) {
-            tracing::warn!(
+            warn(
                 "settings outside of `[plugins]` and `[tenants]` take effect at the next start"
+                    .into(),
             );
         }
         let mut registry = self.registry.lock().await;
         for Problem { plugin, error } in registry.reconcile(&config).await {
-            tracing::warn!(plugin, "not loaded: {error:#}");
+            warnings.push(Warning {
+                plugin: Some(plugin),
+                text: format!("not loaded: {error:#}"),
+            });
         }
         // A host for one user does not become one of many, or the other way round, while it serves.
         if config.tenants.is_empty() == self.config.tenants.is_empty() {
@@ -171,10 +222,15 @@ impl App {
         }
         match registry.catalogs(&config, self.host.cap_bytes()) {
             Ok(catalogs) => {
-                catalogs.log_costs();
-                self.host.serve(catalogs);
+                self.counted.recall(&catalogs);
+                if self.host.serve(catalogs) {
+                    self.log_costs();
+                }
             }
-            Err(error) => tracing::warn!("the tools stay as they were: {error:#}"),
+            Err(error) => {
+                let text = format!("the tools stay as they were: {error:#}");
+                warnings.push(Warning::new(text));
+            }
         }
         Some(config)
     }

@@ -24,7 +24,7 @@ use crate::results::{Origin, Results};
 use crate::sandbox::{Failed, Progress, Request, Usage, Window};
 use crate::shape::{
     Ask, BudgetSources, Call, Code, HostArgument, Intake, Next, Policy, Reader, Refusal, Reply,
-    Signer, ToolFacts,
+    Signer, ToolFacts, tokens,
 };
 use crate::tenant::{Key, Tenants};
 
@@ -160,14 +160,16 @@ impl Host {
 
     /// Serves these catalogs from now on; calls that run go on with theirs. Whoever watches hears of it if a listing
     /// differs.
-    pub fn serve(&self, catalogs: Catalogs) {
+    ///
+    /// Returns whether one does, or these are the first.
+    pub fn serve(&self, catalogs: Catalogs) -> bool {
         let before = self.catalogs.swap(Arc::new(catalogs));
         let is_changed = !before.lists_the_same(&self.catalogs.load());
         self.version.send_if_modified(|version| {
             let is_news = is_changed || *version == 0;
             *version += u64::from(is_news);
             is_news
-        });
+        })
     }
 
     /// Waits until the plugins have been loaded for the first time. Compiling can take a while, and a client must not
@@ -186,6 +188,11 @@ impl Host {
         self.version.subscribe()
     }
 
+    /// The tools of all callers as they are now.
+    pub fn catalogs(&self) -> Arc<Catalogs> {
+        self.catalogs.load_full()
+    }
+
     /// The tools of a caller as they are now.
     pub fn catalog(&self, caller: &Caller) -> Arc<Catalog> {
         self.catalogs.load().of(&caller.tenant).clone()
@@ -194,11 +201,6 @@ impl Host {
     /// How many different tools are served.
     pub fn tools(&self) -> usize {
         self.catalogs.load().count()
-    }
-
-    /// Writes down what every listing costs its readers, and what of it common client programs cannot take.
-    pub fn log_costs(&self) {
-        self.catalogs.load().log_costs();
     }
 
     /// Who calls.
@@ -314,7 +316,8 @@ impl Host {
         let mut account = Account::open(self, caller, &meant.tool);
         let span = account.span.clone();
         let callers = std::slice::from_ref(caller);
-        let answer = self.answer(callers, &meant, arguments, progress, &mut account);
+        // Boxed: it is large, and every future around it would be made by moving it.
+        let answer = Box::pin(self.answer(callers, &meant, arguments, progress, &mut account));
         let answered = self.unless_ended(answer.instrument(span)).await;
         let reply = match answered {
             Some(Ok(mut replies)) => replies.pop().expect("one caller gets one reply"),
@@ -466,6 +469,7 @@ impl Host {
         progress: Option<ProgressSender>,
         account: &mut Account<'_>,
     ) -> Result<(Intake, Permit), Refusal> {
+        tokens::begin();
         let id = account.call().to_owned();
         let deadline = tool.deadline;
         let window = Window { begun, deadline };

@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{self, component, object};
+use crate::support::{self, HostProcess, component, object};
 
 /// How long a change may take to be seen: generous, since machines are busy. Nothing waits for it when all goes well.
 const SEEN: Duration = Duration::from_secs(30);
@@ -266,4 +266,74 @@ async fn two_plugins_with_one_tool_name_both_in_the_message() {
             .contains("is published by plugin `a` and by plugin `b`"),
         "{error}"
     );
+}
+
+/// The next line of a host's log that has these words.
+fn logged(host: &HostProcess, words: &str) -> String {
+    loop {
+        let line = host.log.recv_timeout(SEEN);
+        let line = line.unwrap_or_else(|_| panic!("the host has not said `{words}`"));
+        if line.contains(words) {
+            return line;
+        }
+    }
+}
+
+/// A log in the folder of the config file is a change there: what is said at every reload would be said for ever.
+#[test]
+fn what_a_reload_could_not_do_is_said_once() {
+    let plugin = support::hostile("");
+    let host = HostProcess::start(&plugin);
+    logged(&host, "tools costs ");
+    host.configure(&format!("{plugin}[plugins.gone]\n"));
+    logged(&host, "gone.wasm");
+    host.configure(&format!("{plugin}[plugins.gone]\n[plugins.lost]\n"));
+    loop {
+        let line = host.log.recv_timeout(SEEN).unwrap();
+        assert!(
+            !line.contains("gone.wasm") && !line.contains("tools costs "),
+            "{line}"
+        );
+        if line.contains("lost.wasm") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
+    let host = HostProcess::start(&support::hostile(""));
+    let costs = |host: &HostProcess| {
+        let line = logged(host, "tools costs ");
+        let words: Vec<&str> = line.split(' ').collect();
+        let at = words.iter().position(|word| *word == "costs").unwrap();
+        let number = |at: usize| words[at].parse::<u64>().unwrap();
+        (number(at - 2), number(at + 1))
+    };
+    let kept = |host: &HostProcess| host.state().join("code/listings.json");
+    let (tools, tokens) = costs(&host);
+    assert!(tokens > 10 * tools);
+    let file = kept(&host);
+    let until = Instant::now() + SEEN;
+    let counts = loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Ok(counts) = serde_json::from_str::<Map<String, serde_json::Value>>(&text) {
+            break counts;
+        }
+        assert!(Instant::now() < until, "nothing is kept");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(counts.len() as u64, tools);
+    let sum: u64 = counts.values().map(|count| count.as_u64().unwrap()).sum();
+    assert_eq!(sum, tokens);
+    // What no tokenizer would say shows that none was asked.
+    let ones: Map<_, _> = counts
+        .into_iter()
+        .map(|(tool, _)| (tool, json!(1)))
+        .collect();
+    std::fs::write(&file, json!(ones).to_string()).unwrap();
+    let host = host.restart();
+    assert_eq!(costs(&host), (tools, tools));
+    std::fs::write(kept(&host), "{\"cut off").unwrap();
+    assert_eq!(costs(&host.restart()), (tools, tokens));
 }

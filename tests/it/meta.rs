@@ -567,11 +567,11 @@ async fn a_thousand_operations_are_found_and_loaded_within_every_budget() {
     assert_eq!(longest, Some(161));
     // The tools that cost the most, for readers that take little.
     let mut tools: Vec<_> = catalog.tools().collect();
-    tools.sort_by_key(|tool| std::cmp::Reverse(tool.listing_tokens));
+    tools.sort_by_key(|tool| std::cmp::Reverse(tool.listing_tokens()));
     println!(
         "the largest: {} of {} tokens",
         tools[0].name(),
-        tools[0].listing_tokens
+        tools[0].listing_tokens()
     );
     for tool in &tools[..5] {
         for (max_tokens, budget) in [(None, 5_000), (Some(2_000), 2_000), (Some(20_000), 20_000)] {

@@ -1,7 +1,7 @@
 //! Makes tools out of what plugins declare and what the operator overrides.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
@@ -12,7 +12,7 @@ use crate::admission::Admission;
 use crate::config::{self, Decided, PluginConfig};
 use crate::contract::{self, Annotations, Collection, FilterField, RowSource, Shape, ValueType};
 use crate::sandbox::{Description, Plugin};
-use crate::shape::{HostArgument, Policy, ToolFacts, excerpt, tokens};
+use crate::shape::{HostArgument, Policy, ToolFacts, excerpt};
 
 /// The longest name that all clients take.
 const MAX_NAME_CHARS: usize = 64;
@@ -288,6 +288,7 @@ fn publish(
         .transpose()?;
     let has_structured_copy = output.is_some();
     let input = Value::Object(input);
+    let has_header_arguments = schema::names_headers(&input);
     let validator = jsonschema::draft202012::options()
         .build(&input)
         .map_err(|error| anyhow!("the input schema is not valid JSON Schema: {error}"))?;
@@ -307,14 +308,13 @@ fn publish(
     listed.insert("annotations".into(), annotations(declared.annotations));
     listed.insert("_meta".into(), listed_meta(policy.cap_bytes()));
     let listed = Value::Object(listed);
-    let text = listed.to_string();
+    let bytes = listed.to_string().len();
     ensure!(
-        text.len() <= MAX_LISTED_BYTES,
-        "expected at most {MAX_LISTED_BYTES} bytes in the listing, found {}: description, views and schemas together",
-        text.len()
+        bytes <= MAX_LISTED_BYTES,
+        "expected at most {MAX_LISTED_BYTES} bytes in the listing, found {bytes}: description, views and schemas together"
     );
     Ok(Tool {
-        listing_tokens: tokens::count(&text),
+        listing_tokens: OnceLock::new(),
         listed,
         facts: ToolFacts {
             name: declared.name,
@@ -325,6 +325,7 @@ fn publish(
         },
         policy,
         required,
+        has_header_arguments,
         carrier: Carrier::Plugin(Carried {
             plugin: plugin.clone(),
             admission: admission.clone(),

@@ -53,7 +53,7 @@ pub fn warnings<'a>(listed: impl ExactSizeIterator<Item = &'a Tool>) -> Vec<Stri
 impl Catalog {
     /// What its listing costs.
     pub fn cost(&self) -> Cost {
-        let tokens = |tool: &Arc<Tool>| tool.listing_tokens;
+        let tokens = |tool: &Arc<Tool>| tool.listing_tokens();
         Cost {
             tools: self.tools().len(),
             tool_tokens: self.tools().map(tokens).sum(),
@@ -115,7 +115,7 @@ impl Tool {
     pub fn warnings(&self) -> Vec<String> {
         let schema = self.listed["inputSchema"].as_object();
         let of_schema = schema.map(of_schema).unwrap_or_default();
-        of_entry(self.listing_tokens, self.description())
+        of_entry(self.listing_tokens(), self.description())
             .into_iter()
             .chain(of_schema)
             .map(|warning| format!("tool `{}`: {warning}", self.name()))

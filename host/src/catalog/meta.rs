@@ -4,7 +4,7 @@
 //! Owns: what they are called, take and find. How their answers are fitted stands in [`crate::meta`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use super::{Carrier, Catalog, Tool, build, schema};
 use crate::contract::{Annotations, Page, RowSource, Shape};
 use crate::sandbox::DEFAULT_DEADLINE;
 use crate::shape::{
-    DEFAULT_INTAKE_BYTES, HostArgument, INVOKED_ARGUMENTS, INVOKED_NAME, Policy, ToolFacts, tokens,
+    DEFAULT_INTAKE_BYTES, HostArgument, INVOKED_ARGUMENTS, INVOKED_NAME, Policy, ToolFacts,
     undeclared,
 };
 
@@ -207,7 +207,7 @@ fn tool(meta: Meta, tools: &[Arc<Tool>], cap_bytes: u32) -> anyhow::Result<Tool>
         "_meta": build::listed_meta(listed_cap),
     });
     Ok(Tool {
-        listing_tokens: tokens::count(&listed.to_string()),
+        listing_tokens: OnceLock::new(),
         listed,
         facts: ToolFacts {
             name: meta.name().to_owned(),
@@ -218,6 +218,7 @@ fn tool(meta: Meta, tools: &[Arc<Tool>], cap_bytes: u32) -> anyhow::Result<Tool>
         },
         policy,
         required,
+        has_header_arguments: false,
         carrier: Carrier::Host(meta),
         intake_bytes: DEFAULT_INTAKE_BYTES,
         examples: Vec::new(),

@@ -6,6 +6,7 @@
 mod arguments;
 mod build;
 mod cost;
+mod counted;
 mod meta;
 mod outline;
 mod references;
@@ -14,7 +15,7 @@ mod schema;
 mod search;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use build::build;
 pub use cost::{Cost, warnings};
+pub use counted::Counted;
 pub use meta::Meta;
 pub use outline::{Bounds, Entry, Nowhere, Outline, Place};
 pub use registry::{Problem, Registry};
@@ -30,7 +32,7 @@ use crate::admission::Admission;
 use crate::config::Surface;
 use crate::contract::Example;
 use crate::sandbox::Plugin;
-use crate::shape::{Listing, Policy, ToolFacts};
+use crate::shape::{Listing, Policy, ToolFacts, tokens};
 use crate::tenant::SINGLE_TENANT;
 
 /// How a tool is carried out.
@@ -77,6 +79,8 @@ pub struct Tool {
     pub facts: ToolFacts,
     /// Arguments that the handler's schema requires.
     pub required: Vec<String>,
+    /// Whether its input schema says of an argument that a header repeats it (SEP-2243).
+    pub has_header_arguments: bool,
     /// Who carries it out.
     pub carrier: Carrier,
     /// The bound on what one answer may hand over.
@@ -91,8 +95,8 @@ pub struct Tool {
     pub result_tokens: Option<u64>,
     /// Which rule of the operator decided, by the name of the setting.
     pub decided_by: BTreeMap<&'static str, String>,
-    /// Tokens that its listing costs.
-    pub listing_tokens: u64,
+    /// Tokens that its listing costs, once somebody has asked.
+    listing_tokens: OnceLock<u64>,
     validator: jsonschema::Validator,
 }
 
@@ -135,6 +139,12 @@ impl Tool {
     pub fn is_of_backend(&self) -> bool {
         let carried = self.carried();
         carried.is_some_and(|carried| matches!(carried.target, Target::List(_)))
+    }
+
+    /// Tokens that its listing costs.
+    pub fn listing_tokens(&self) -> u64 {
+        let count = || tokens::count(&self.listed.to_string());
+        *self.listing_tokens.get_or_init(count)
     }
 
     /// Whether it says that it changes nothing.
@@ -190,6 +200,12 @@ impl Catalogs {
     pub fn count(&self) -> usize {
         let tools = self.by_tenant.values().flat_map(|catalog| catalog.tools());
         tools.map(Arc::as_ptr).collect::<HashSet<_>>().len()
+    }
+
+    /// Every tool that somebody sees, listed or not.
+    fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        let catalogs = self.by_tenant.values();
+        catalogs.flat_map(|catalog| catalog.tools.iter().chain(&catalog.own))
     }
 }
 

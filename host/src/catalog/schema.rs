@@ -308,6 +308,20 @@ fn relax(schema: &mut Value) {
     references::each_below_mut(schema, &mut relax);
 }
 
+/// What an input schema says of an argument that a header repeats (SEP-2243).
+const HEADER_ANNOTATION: &str = "x-mcp-header";
+
+/// Whether a schema says anywhere that an argument is repeated in a header.
+pub(super) fn names_headers(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members
+            .iter()
+            .any(|(name, value)| name == HEADER_ANNOTATION || names_headers(value)),
+        Value::Array(items) => items.iter().any(names_headers),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -180,7 +180,7 @@ fn report(component: &Path, app: &App) -> anyhow::Result<String> {
             out,
             "  {} (listing it costs {} tokens): {first_line}",
             tool.name(),
-            tool.listing_tokens
+            tool.listing_tokens()
         );
     }
     Ok(out)

@@ -320,6 +320,6 @@ impl Lines {
             .collect();
         let added = published.join(", ");
         self.line("arguments", added, by("arguments", "added by the host"));
-        self.line("listing_tokens", tool.listing_tokens, "measured");
+        self.line("listing_tokens", tool.listing_tokens(), "measured");
     }
 }

@@ -88,7 +88,7 @@ impl Inspect {
                     ..plugin.clone()
                 };
                 let tools = catalog::build(&Arc::new(loaded), &admission, &declared)?;
-                let total: u64 = tools.iter().map(|tool| tool.listing_tokens).sum();
+                let total: u64 = tools.iter().map(|tool| tool.listing_tokens()).sum();
                 let _ = writeln!(
                     out,
                     "\ntools: {} (listing them costs {total} tokens)",
@@ -208,7 +208,7 @@ fn list(out: &mut String, title: &str, items: &[String]) {
 
 fn describe(out: &mut String, tool: &Tool) {
     let policy = &tool.policy;
-    let _ = writeln!(out, "\n{} ({} tokens)", tool.name(), tool.listing_tokens);
+    let _ = writeln!(out, "\n{} ({} tokens)", tool.name(), tool.listing_tokens());
     let description = tool.listed["description"].as_str().unwrap_or_default();
     for line in description.lines() {
         let _ = writeln!(out, "  {line}");

@@ -12,7 +12,6 @@ use super::{CallerArguments, ConfigArgument, Exit};
 use crate::app::App;
 use crate::config::{Setting, Source};
 use crate::http::Allowed;
-use crate::shape::tokens;
 use crate::{http, mcp, watch};
 
 /// How long calls may go on after the host was told to stop: what process managers commonly allow.
@@ -44,8 +43,6 @@ impl Serve {
                 source: Source::CommandLine,
             };
         }
-        // The tables take tens of milliseconds; the first answer should not wait for them.
-        tokio::task::spawn_blocking(tokens::warm);
         let stop = CancellationToken::new();
         let address = config.listen.value;
         if !self.stdio && !address.ip().is_loopback() && config.tenants.is_empty() {
@@ -70,7 +67,7 @@ impl Serve {
             app.load().await?;
             let tools = app.host.tools();
             tracing::info!("{tools} tools are ready");
-            app.host.log_costs();
+            app.log_costs();
             watch::run(&app, stop.clone()).await
         };
         let doors = async {
