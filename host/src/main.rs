@@ -10,6 +10,9 @@ use clap::Parser;
 use plimsoll::cli::{Cli, Exit, run};
 use plimsoll::telemetry::Telemetry;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let telemetry = match Telemetry::start() {
