@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use crate::shape::NotKept;
 
-/// How much of an answer stays in memory before the rest goes to a file: what many calls at a time can spare, and enough
-/// that most answers never touch the disk.
-pub const MEMORY_BYTES: usize = 256 << 10;
+/// How much of an answer stays in memory before it goes to a file: 1.25 MiB, a MiB of rows and their lengths. What many calls
+/// at a time can spare, and enough that most answers never touch the disk, which takes longer than finding the rows.
+pub const MEMORY_BYTES: usize = 20 * CHUNK_BYTES;
+
+/// Bytes that are allocated, hashed and written at a time.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Bytes of the length before a row.
 pub(super) const LENGTH_BYTES: usize = 4;
@@ -22,8 +25,9 @@ pub(super) const LENGTH_BYTES: usize = 4;
 pub struct Spool {
     folder: Arc<PathBuf>,
     max_bytes: u64,
-    /// What has not been written to the file yet.
-    memory: Vec<u8>,
+    /// What has not been written to the file yet: whole chunks, which are hashed, and the one that is filled.
+    full: Vec<Vec<u8>>,
+    last: Vec<u8>,
     file: Option<File>,
     /// Bytes in all.
     bytes: u64,
@@ -40,7 +44,8 @@ impl Spool {
         Self {
             folder,
             max_bytes,
-            memory: Vec::new(),
+            full: Vec::new(),
+            last: Vec::new(),
             file: None,
             bytes: 0,
             rows: 0,
@@ -61,11 +66,10 @@ impl Spool {
         };
         self.bytes += framed;
         self.rows += 1;
-        self.memory.extend_from_slice(&length.to_le_bytes());
-        self.memory.extend_from_slice(row);
-        if self.memory.len() >= MEMORY_BYTES
-            && let Err(error) = self.write_out()
-        {
+        let is_written = self
+            .append(&length.to_le_bytes())
+            .and_then(|()| self.append(row));
+        if let Err(error) = is_written {
             tracing::warn!(folder = %self.folder.display(), %error, "a result is not kept: its rows cannot be written");
             self.give_up(NotKept::Failed);
         }
@@ -73,8 +77,26 @@ impl Spool {
 
     fn give_up(&mut self, why: NotKept) {
         self.gave_up = Some(why);
-        self.memory = Vec::new();
+        self.full = Vec::new();
+        self.last = Vec::new();
         self.file = None;
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while self.last.len() + bytes.len() >= CHUNK_BYTES {
+            let (fits, rest) = bytes.split_at(CHUNK_BYTES - self.last.len());
+            self.last.extend_from_slice(fits);
+            bytes = rest;
+            self.hasher.update(&self.last);
+            if self.file.is_none() && (self.full.len() + 1) * CHUNK_BYTES < MEMORY_BYTES {
+                let full = std::mem::replace(&mut self.last, Vec::with_capacity(CHUNK_BYTES));
+                self.full.push(full);
+            } else {
+                self.write_out()?;
+            }
+        }
+        self.last.extend_from_slice(bytes);
+        Ok(())
     }
 
     fn write_out(&mut self) -> std::io::Result<()> {
@@ -82,9 +104,11 @@ impl Spool {
             Some(file) => file,
             None => self.file.insert(nameless(&self.folder)?),
         };
-        file.write_all(&self.memory)?;
-        self.hasher.update(&self.memory);
-        self.memory.clear();
+        for chunk in self.full.drain(..) {
+            file.write_all(&chunk)?;
+        }
+        file.write_all(&self.last)?;
+        self.last.clear();
         Ok(())
     }
 
@@ -106,7 +130,7 @@ impl Spool {
     /// The hash of all rows together with `also`.
     pub(super) fn hash(&self, also: &[u8]) -> blake3::Hash {
         let mut hasher = self.hasher.clone();
-        hasher.update(&self.memory);
+        hasher.update(&self.last);
         hasher.update(&self.bytes.to_le_bytes());
         hasher.update(also);
         hasher.finalize()
@@ -127,7 +151,8 @@ impl Spool {
         room: usize,
         out: &mut Vec<u8>,
     ) -> std::io::Result<usize> {
-        let in_file = self.bytes - self.memory.len() as u64;
+        let in_memory = self.full.len() * CHUNK_BYTES + self.last.len();
+        let in_file = self.bytes - in_memory as u64;
         let before = out.len();
         match &mut self.file {
             Some(file) if read < in_file => {
@@ -139,8 +164,9 @@ impl Spool {
             }
             _ => {
                 let from = (read - in_file) as usize;
-                let end = self.memory.len().min(from + room);
-                out.extend_from_slice(&self.memory[from..end]);
+                let chunk = self.full.get(from / CHUNK_BYTES).unwrap_or(&self.last);
+                let piece = &chunk[from % CHUNK_BYTES..];
+                out.extend_from_slice(&piece[..piece.len().min(room)]);
             }
         }
         Ok(out.len() - before)
@@ -224,14 +250,14 @@ mod tests {
     #[test]
     fn rows_come_back_as_they_went_in_from_memory_and_from_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        for count in [0, 3, 5_000] {
+        for count in [0, 3, 5_000, 10_000] {
             let mut spool = spool(folder.path(), 1 << 30);
             let rows: Vec<Vec<u8>> = (0..count)
                 .map(|row| format!("{{\n \"row\": {row},{}}}", " ".repeat(row % 300)).into_bytes())
                 .collect();
             rows.iter().for_each(|row| spool.push(row));
-            assert_eq!(spool.file.is_some(), count == 5_000);
-            assert!(spool.memory.len() < MEMORY_BYTES);
+            assert_eq!(spool.file.is_some(), count == 10_000);
+            assert!(spool.full.len() * CHUNK_BYTES + spool.last.capacity() <= MEMORY_BYTES);
             assert_eq!(spool.rows(), rows.len() as u64);
             assert_eq!(read_back(&mut spool), rows);
         }
@@ -254,7 +280,7 @@ mod tests {
         assert_eq!((spool.gave_up(), spool.bytes()), (None, 600_000));
         spool.push(b"");
         assert_eq!(spool.gave_up(), Some(NotKept::TooLarge(600_000)));
-        assert!(spool.file.is_none() && spool.memory.capacity() == 0);
+        assert!(spool.file.is_none() && spool.full.capacity() + spool.last.capacity() == 0);
     }
 
     #[test]
