@@ -135,6 +135,13 @@ impl<'a> Cell<'a> {
         }
         match self.first {
             None | Some([b'n', ..]) => {}
+            // In JSON quotes and line breaks of a string are escaped, and a number has neither.
+            Some([b'"', content @ .., b'"'])
+                if !content.is_empty() && memchr::memchr2(b'\\', delimiter, content).is_none() =>
+            {
+                out.extend_from_slice(content);
+            }
+            Some(value @ [b'0'..=b'9' | b'-' | b't' | b'f', ..]) => out.extend_from_slice(value),
             Some(value @ [b'"', content @ .., b'"']) => match json::content(content) {
                 Some(text) => write_cell(text.as_bytes(), delimiter, out),
                 None => write_cell(value, delimiter, out),

@@ -231,6 +231,27 @@ impl Iterator for Members<'_> {
     }
 }
 
+/// A raw key (between its quotes, escapes and all) that is compared with several names.
+pub(crate) struct Key<'a> {
+    raw: &'a [u8],
+    has_escapes: bool,
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn new(raw: &'a [u8]) -> Self {
+        Self {
+            raw,
+            has_escapes: memchr::memchr(b'\\', raw).is_some(),
+        }
+    }
+
+    /// Whether it spells this name.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.raw == name.as_bytes()
+            || self.has_escapes && unescape(self.raw).is_some_and(|spelled| spelled == name)
+    }
+}
+
 /// Whether a raw key (between its quotes, escapes and all) spells this name.
 pub(crate) fn is_name(raw: &[u8], name: &str) -> bool {
     // With an escape it is longer than what it spells.

@@ -130,12 +130,12 @@ pub(crate) fn each_of<'a>(paths: &[&Path], row: &'a [u8], mut found: impl FnMut(
         return;
     }
     for member in json::members(row, 0).map_while(Result::ok) {
-        let key = &row[member.key];
+        let key = json::Key::new(&row[member.key]);
         for (index, path) in paths.iter().enumerate() {
             let Some((step, rest)) = path.steps.split_first() else {
                 continue;
             };
-            if !json::is_name(key, step) {
+            if !key.is(step) {
                 continue;
             }
             if rest.is_empty() {
