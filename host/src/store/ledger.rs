@@ -119,6 +119,9 @@ pub struct UsageRow {
     pub milliseconds: u64,
 }
 
+/// How sqlx calls it.
+const SQLITE: &str = "SQLite";
+
 /// The columns of an entry, in the order in which they are bound.
 const COLUMNS: [&str; 19] = [
     "call",
@@ -142,25 +145,26 @@ const COLUMNS: [&str; 19] = [
     "milliseconds",
 ];
 
-/// Calls of one statement. SQLite looks each place of a value up among those before it, so that many more would cost more
-/// than they save; and there are no more different statements than a connection keeps prepared.
+/// Calls of one statement: there are no more different statements than a connection keeps prepared.
 const STATEMENT_CALLS: usize = 16;
 
-/// The statement that writes so many calls, and returns those that were not there.
-fn insert(calls: usize) -> String {
-    let row = |index: usize| {
-        let first = index * COLUMNS.len() + 1;
-        let places: Vec<String> = (first..first + COLUMNS.len())
-            .map(|place| format!("${place}"))
-            .collect();
-        format!("({})", places.join(", "))
-    };
-    let rows: Vec<String> = (0..calls).map(row).collect();
-    format!(
-        "INSERT INTO ledger ({}) VALUES {} ON CONFLICT (call) DO NOTHING RETURNING call",
-        COLUMNS.join(", "),
-        rows.join(", ")
-    )
+/// The statement that writes so many calls, and returns those that were not there. PostgreSQL wants its places numbered;
+/// to SQLite a number is a name, which it looks up among all those before it for each value that is bound.
+fn insert(calls: usize, is_sqlite: bool) -> String {
+    let mut statement = format!("INSERT INTO ledger ({}) VALUES ", COLUMNS.join(", "));
+    for place in 0..calls * COLUMNS.len() {
+        statement.push_str(match (place % COLUMNS.len(), place) {
+            (0, 0) => "(",
+            (0, _) => "), (",
+            _ => ", ",
+        });
+        if is_sqlite {
+            statement.push('?');
+        } else {
+            statement.push_str(&format!("${}", place + 1));
+        }
+    }
+    statement + ") ON CONFLICT (call) DO NOTHING RETURNING call"
 }
 
 impl Store {
@@ -183,10 +187,11 @@ impl Store {
             return Ok(());
         }
         let mut transaction = self.pool.begin().await?;
+        let is_sqlite = transaction.backend_name() == SQLITE;
         let mut written = HashSet::with_capacity(calls.len());
         // Several in one statement: each goes to another thread or over the network and back.
         for calls in calls.chunks(STATEMENT_CALLS) {
-            let mut query = sqlx::query(AssertSqlSafe(insert(calls.len())));
+            let mut query = sqlx::query(AssertSqlSafe(insert(calls.len(), is_sqlite)));
             for (entry, _) in calls {
                 query = query
                     .bind(&entry.call)
