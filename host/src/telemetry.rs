@@ -13,9 +13,10 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, filter};
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::call::Caller;
 use crate::store::Entry;
@@ -44,19 +45,21 @@ impl Telemetry {
         let level = std::env::var("PLIMSOLL_LOG").unwrap_or_else(|_| {
             String::from("info,wasmtime=warn,cranelift=warn,opentelemetry=warn,sqlx=warn")
         });
-        let filter = EnvFilter::new(if level.contains("rmcp") {
+        let level = if level.contains("rmcp") {
             level
         } else {
             format!("{level},rmcp=off")
-        });
+        };
+        // Directives alone: a filter that is a function does not say which level it lets through, and so every line that wasmtime
+        // could write would be made up and thrown away.
+        let filter = EnvFilter::new(format!("{level},{TARGET}=off"));
         let is_terminal = std::io::stderr().is_terminal();
         // Standard output carries bodies and MCP messages; everything that is said goes to standard error.
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .with_ansi(is_terminal)
             .with_target(false)
-            .with_filter(filter)
-            .with_filter(filter::filter_fn(|metadata| metadata.target() != TARGET));
+            .with_filter(filter);
         let registry = tracing_subscriber::registry().with(lines);
         let is_traced = ENDPOINTS
             .iter()
@@ -76,7 +79,7 @@ impl Telemetry {
             .build();
         let spans = tracing_opentelemetry::layer()
             .with_tracer(provider.tracer("plimsoll"))
-            .with_filter(filter::filter_fn(|metadata| metadata.target() == TARGET));
+            .with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO));
         registry.with(spans).init();
         Ok(Self {
             provider: Some(provider),
