@@ -191,8 +191,7 @@ impl Admission {
         patience: Duration,
     ) -> Result<Permit, Refusal> {
         let tenant: Arc<str> = tenant.into();
-        let (sender, permit) = oneshot::channel();
-        let place = {
+        let (place, permit) = {
             let mut lines = self.lines();
             if lines.free > 0 && lines.waiting == 0 {
                 lines.take(&tenant);
@@ -207,12 +206,14 @@ impl Admission {
             let call = lines.next_call;
             lines.next_call += 1;
             lines.waiting += 1;
+            let (sender, permit) = oneshot::channel();
             lines.line(&tenant).waiting.push_back((call, sender));
-            Place {
+            let place = Place {
                 admission: self,
                 tenant,
                 call,
-            }
+            };
+            (place, permit)
         };
         // Between looking and waiting one may have been given back.
         self.hand_out();

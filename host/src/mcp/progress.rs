@@ -6,6 +6,7 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use tokio::sync::mpsc;
 
+use crate::call::ProgressSender;
 use crate::sandbox::Progress;
 use crate::shape::excerpt;
 
@@ -14,7 +15,7 @@ use crate::shape::excerpt;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// How many progress messages of a plugin may wait for their client before new ones are dropped.
-pub(super) const QUEUE: usize = 16;
+const QUEUE: usize = 16;
 
 /// How many messages of a call go out as fast as they come. The protocol wants a limit; most calls have fewer.
 const BURST: u32 = 16;
@@ -22,21 +23,37 @@ const BURST: u32 = 16;
 /// Between later ones there is this much time at least. Those in between are dropped: the next says more anyway.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What a call says on its way to its client.
+pub(super) struct Said {
+    receiver: mpsc::Receiver<Progress>,
+    token: ProgressToken,
+}
+
+/// The two ends of what a call says, where its client wants to hear of it.
+pub(super) fn channel(
+    context: &RequestContext<RoleServer>,
+) -> (Option<ProgressSender>, Option<Said>) {
+    let Some(token) = context.meta.get_progress_token() else {
+        return (None, None);
+    };
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    (Some(sender), Some(Said { receiver, token }))
+}
+
 /// Runs a call and tells its client, if it wants to hear of it, what the plugin says, or else that it is still running.
 ///
 /// The two go on beside each other, so that a client that is slow to read does not hold up the call, and what the plugin
 /// said before it ended is told before the result.
 pub(super) async fn tell_while<T>(
     call: impl Future<Output = T>,
-    said: mpsc::Receiver<Progress>,
-    context: &RequestContext<RoleServer>,
+    said: Option<Said>,
+    peer: &Peer<RoleServer>,
 ) -> T {
-    let Some(token) = context.meta.get_progress_token() else {
-        drop(said);
+    let Some(Said { receiver, token }) = said else {
         return call.await;
     };
     // The call has the other end of the channel: `tell` ends once the call did.
-    let (result, ()) = tokio::join!(call, tell(said, &token, &context.peer));
+    let (result, ()) = tokio::join!(call, tell(receiver, &token, peer));
     result
 }
 

@@ -1,6 +1,6 @@
 //! What the host answers to MCP requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rmcp::ErrorData as McpError;
@@ -13,7 +13,6 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
 use super::{progress, resources, result};
 use crate::call::{Caller, Host};
@@ -25,9 +24,6 @@ const LISTING_TTL: Duration = Duration::from_secs(60);
 
 /// How often a session of the handshake eras is looked at while nothing changes.
 const SESSION_CHECK: Duration = Duration::from_secs(30);
-
-/// What an input schema says of an argument that a header repeats (SEP-2243).
-const HEADER_ANNOTATION: &str = "x-mcp-header";
 
 const INSTRUCTIONS: &str = "Every result begins with one line of JSON, the facts: how many rows there are, how many were \
 returned, what was left out by default, and in \"next\" the arguments of the call that gets the next page. The body \
@@ -55,23 +51,10 @@ fn knows_links(context: &RequestContext<RoleServer>) -> bool {
 
 /// What every result says of the server.
 pub(super) fn server_meta() -> MetaObject {
+    static INFO: LazyLock<Value> = LazyLock::new(|| serde_json::json!(server_info()));
     let mut meta = MetaObject::new();
-    meta.insert(
-        "io.modelcontextprotocol/serverInfo".into(),
-        serde_json::json!(server_info()),
-    );
+    meta.insert("io.modelcontextprotocol/serverInfo".into(), INFO.clone());
     meta
-}
-
-/// Whether a schema says anywhere that an argument is repeated in a header.
-fn names_headers(schema: &Value) -> bool {
-    match schema {
-        Value::Object(members) => members
-            .iter()
-            .any(|(name, value)| name == HEADER_ANNOTATION || names_headers(value)),
-        Value::Array(items) => items.iter().any(names_headers),
-        _ => false,
-    }
 }
 
 impl Server {
@@ -129,11 +112,10 @@ impl ServerHandler for Server {
     fn get_tool(&self, name: &str) -> Option<Tool> {
         // rmcp reads the input schema alone, for headers that repeat arguments; where it has none, nothing is to be read.
         let tool = self.host.tool(&self.caller, name)?;
-        let schema = tool
-            .listed
-            .get("inputSchema")
-            .filter(|schema| names_headers(schema))?;
-        let schema = schema.as_object()?.clone();
+        if !tool.has_header_arguments {
+            return None;
+        }
+        let schema = tool.listed["inputSchema"].as_object()?.clone();
         Some(Tool::new(name.to_owned(), "", Arc::new(schema)))
     }
 
@@ -187,12 +169,13 @@ impl ServerHandler for Server {
             ));
         };
         let arguments: Map<String, Value> = request.arguments.unwrap_or_default();
-        let (sender, said) = mpsc::channel(progress::QUEUE);
-        let call = self.host.call(&caller, &tool, arguments, Some(sender));
+        let (sender, said) = progress::channel(&context);
+        // Boxed: rmcp moves the future of a request from place to place, and this is most of it.
+        let call = Box::pin(self.host.call(&caller, &tool, arguments, sender));
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(McpError::internal_error("the call was cancelled", None)),
-            reply = progress::tell_while(call, said, &context) => Ok(result::of_reply(&reply, knows_links(&context)).into()),
+            reply = progress::tell_while(call, said, &context.peer) => Ok(result::of_reply(&reply, knows_links(&context)).into()),
         }
     }
 
@@ -202,7 +185,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, McpError> {
         let cursor = request.and_then(|request| request.cursor);
-        resources::list(&self.host, &self.caller(&context)?, cursor.as_deref()).await
+        let caller = self.caller(&context)?;
+        Box::pin(resources::list(&self.host, &caller, cursor.as_deref())).await
     }
 
     async fn list_resource_templates(
@@ -219,7 +203,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, McpError> {
         let caller = self.caller(&context)?;
-        let read = resources::read(&self.host, &caller, &request.uri).await?;
+        let read = Box::pin(resources::read(&self.host, &caller, &request.uri)).await?;
         Ok(read.into())
     }
 
