@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::store::{Charge, Entry, Store};
 
@@ -30,6 +31,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Ledger {
     sender: mpsc::Sender<Note>,
+    /// Somebody waits for what was sent.
+    urgent: Arc<Notify>,
 }
 
 /// What has to be written.
@@ -61,9 +64,24 @@ impl Note {
 impl Ledger {
     /// A ledger over a store, and the task that writes. It ends when the ledger and its clones are gone.
     pub fn open(store: Store) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(write_all(store, receiver));
-        Self { sender }
+        let (sender, notes) = mpsc::channel(QUEUE);
+        let urgent = Arc::new(Notify::new());
+        let inbox = Inbox {
+            notes,
+            urgent: urgent.clone(),
+        };
+        tokio::spawn(write_all(store, inbox));
+        Self { sender, urgent }
+    }
+
+    /// Puts a note into the queue, if there is room.
+    fn send(&self, note: Note) -> Result<(), TrySendError<Note>> {
+        let is_urgent = note.is_urgent();
+        self.sender.try_send(note)?;
+        if is_urgent {
+            self.urgent.notify_one();
+        }
+        Ok(())
     }
 
     /// Takes a call down that has ended. False where there is no room for it.
@@ -73,8 +91,8 @@ impl Ledger {
             charges,
             running,
         };
-        let sent = self.sender.try_send(note);
-        if let Err(mpsc::error::TrySendError::Full(_)) = &sent {
+        let sent = self.send(note);
+        if let Err(TrySendError::Full(_)) = &sent {
             tracing::error!("the store does not keep up: a call is not in the ledger");
         }
         sent.is_ok()
@@ -83,8 +101,7 @@ impl Ledger {
     /// Adds what was handed out beside calls to the quotas that it counts in. Where the store fails in the middle of writing
     /// it, it may be added twice.
     pub fn spend(&self, charges: Vec<Charge>) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(Note::Spent(charges))
-        {
+        if let Err(TrySendError::Full(_)) = self.send(Note::Spent(charges)) {
             tracing::error!("the store does not keep up: what was handed out is not in the quotas");
         }
     }
@@ -94,6 +111,7 @@ impl Ledger {
         let (done, written) = oneshot::channel();
         let flush = async {
             if self.sender.send(Note::Flush(done)).await.is_ok() {
+                self.urgent.notify_one();
                 let _ = written.await;
             }
         };
@@ -103,10 +121,16 @@ impl Ledger {
     }
 }
 
-async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
+/// What waits to be written.
+struct Inbox {
+    notes: mpsc::Receiver<Note>,
+    urgent: Arc<Notify>,
+}
+
+async fn write_all(store: Store, mut inbox: Inbox) {
     let store = Arc::new(store);
     let mut batch = Vec::with_capacity(BATCH);
-    while gather(&mut notes, &mut batch).await {
+    while inbox.gather(&mut batch).await {
         let (mut calls, mut ended, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         let mut spent = Vec::new();
         for note in batch.drain(..) {
@@ -131,7 +155,7 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
             if !std::mem::replace(&mut is_failing, true) {
                 tracing::warn!("calls wait to be written to the ledger: {error:#}");
             }
-            if notes.is_closed() && notes.is_empty() {
+            if inbox.notes.is_closed() && inbox.notes.is_empty() {
                 tracing::error!("{} calls are not in the ledger", calls.len());
                 return;
             }
@@ -144,21 +168,26 @@ async fn write_all(store: Store, mut notes: mpsc::Receiver<Note>) {
     }
 }
 
-/// Waits for calls, and a moment for more unless somebody waits. False once none come any more.
-async fn gather(notes: &mut mpsc::Receiver<Note>, batch: &mut Vec<Note>) -> bool {
-    if notes.recv_many(batch, BATCH).await == 0 {
-        return false;
-    }
-    let until = tokio::time::Instant::now() + GATHER;
-    while batch.len() < BATCH && !batch.iter().any(Note::is_urgent) {
-        let more = notes.recv_many(batch, BATCH - batch.len());
-        match tokio::time::timeout_at(until, more).await {
-            Ok(1..) => {}
-            // None come any more, or the moment is over.
-            Ok(0) | Err(_) => break,
+impl Inbox {
+    /// Waits for calls, and a moment for more unless somebody waits. False once none come any more.
+    ///
+    /// During the moment nothing looks at the queue, so that a call that puts itself there wakes nobody.
+    async fn gather(&mut self, batch: &mut Vec<Note>) -> bool {
+        if self.notes.recv_many(batch, BATCH).await == 0 {
+            return false;
         }
+        let is_full = batch.len() + self.notes.len() >= BATCH;
+        if !is_full && !batch.iter().any(Note::is_urgent) && !self.notes.is_closed() {
+            // A notification that is left from an urgent note that is written already ends one moment early.
+            let _ = tokio::time::timeout(GATHER, self.urgent.notified()).await;
+        }
+        while batch.len() < BATCH
+            && let Ok(note) = self.notes.try_recv()
+        {
+            batch.push(note);
+        }
+        true
     }
-    true
 }
 
 async fn write(
@@ -191,25 +220,52 @@ mod tests {
         }
     }
 
+    /// A ledger of which the test is the one that writes.
+    fn ledger() -> (Ledger, Inbox) {
+        let (sender, notes) = mpsc::channel(QUEUE);
+        let urgent = Arc::new(Notify::new());
+        let inbox = Inbox {
+            notes,
+            urgent: urgent.clone(),
+        };
+        (Ledger { sender, urgent }, inbox)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn calls_are_gathered_for_50_ms_unless_somebody_waits() {
-        let (sender, mut notes) = mpsc::channel(QUEUE);
+        let (ledger, mut inbox) = ledger();
         tokio::spawn(async move {
             for pause in [0, 49, 2] {
                 sleep(Duration::from_millis(pause)).await;
-                sender.send(call(&[])).await.unwrap();
+                ledger.send(call(&[])).unwrap();
             }
-            sender.send(call(&["tenant acme"])).await.unwrap();
+            sleep(Duration::from_millis(9)).await;
+            ledger.send(call(&["tenant acme"])).unwrap();
             sleep(Duration::from_millis(200)).await;
         });
         let (began, mut batch) = (Instant::now(), Vec::new());
-        assert!(gather(&mut notes, &mut batch).await);
+        assert!(inbox.gather(&mut batch).await);
         assert_eq!((batch.len(), began.elapsed()), (2, GATHER));
         batch.clear();
-        assert!(gather(&mut notes, &mut batch).await);
+        assert!(inbox.gather(&mut batch).await);
         assert_eq!(batch.len(), 2);
-        assert_eq!(began.elapsed(), Duration::from_millis(51));
+        assert_eq!(began.elapsed(), Duration::from_millis(60));
         batch.clear();
-        assert!(!gather(&mut notes, &mut batch).await);
+        assert!(!inbox.gather(&mut batch).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_batch_is_not_waited_for() {
+        let (ledger, mut inbox) = ledger();
+        for _ in 0..2 * BATCH + 1 {
+            ledger.send(call(&[])).unwrap();
+        }
+        let (began, mut batch) = (Instant::now(), Vec::new());
+        for expected in [(BATCH, 0), (BATCH, 0), (1, 50)] {
+            assert!(inbox.gather(&mut batch).await);
+            assert_eq!(batch.len(), expected.0);
+            assert_eq!(began.elapsed(), Duration::from_millis(expected.1));
+            batch.clear();
+        }
     }
 }
