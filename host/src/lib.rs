@@ -25,6 +25,7 @@
 //! | [`examples`] | the examples of a plugin, which are its tests | which door a call came through |
 //! | [`app`] | the composition root | |
 //! | [`watch`] | reloading when a file changes | |
+//! | `files` | files that are there whole or not at all | |
 //! | [`mcp`] | MCP over stdio and streamable HTTP; the only place that knows rmcp | wasmtime |
 //! | [`http`] | the HTTP API | wasmtime |
 //! | [`cli`] | the commands | |

@@ -159,6 +159,7 @@ async fn loads(folder: &std::path::Path) -> anyhow::Result<Vec<Row>> {
 /// Memory, start and later pages of a host in a process of its own.
 async fn whole(folder: &std::path::Path) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
+    Server::warm_cache(folder, "idle", &server::three_rust_plugins()).await?;
     let idle = Server::host(folder, "idle", &server::three_rust_plugins())?;
     idle.until_ready(&Request::listing()).await?;
     let resident = idle.memory("VmRSS:")?;
@@ -207,15 +208,13 @@ async fn whole(folder: &std::path::Path) -> anyhow::Result<Vec<Row>> {
     ));
     drop(host);
 
+    Server::warm_cache(folder, "start", &server::script_plugins()).await?;
     let mut starts = Vec::new();
-    for round in 0..=ROUNDS {
+    for _ in 0..ROUNDS {
         let began = std::time::Instant::now();
         let host = Server::host(folder, "start", &server::script_plugins())?;
         host.until_ready(&Request::listing()).await?;
-        // The first one may have to compile.
-        if round > 0 {
-            starts.push(began.elapsed().as_secs_f64());
-        }
+        starts.push(began.elapsed().as_secs_f64());
     }
     let start = median(&starts, |seconds| *seconds);
     rows.push(Row::alone(

@@ -74,6 +74,14 @@ impl Server {
         Self::listening("host", child, lines)
     }
 
+    /// Has the host compile these plugins, and count what listing them costs, which it does beside serving.
+    pub(crate) async fn warm_cache(folder: &Path, name: &str, config: &str) -> anyhow::Result<()> {
+        let host = Self::host(folder, name, config)?;
+        host.until_ready(&Request::listing()).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(())
+    }
+
     /// A peer that is a role of this very program.
     pub(crate) fn peer(role: &str, folder: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
