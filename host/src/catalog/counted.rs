@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Catalogs, Tool};
 use crate::files;
@@ -27,7 +28,8 @@ impl Counted {
         if known.is_empty() {
             return;
         }
-        for tool in catalogs.tools() {
+        let uncounted = |tool: &&Arc<Tool>| tool.listing_tokens.get().is_none();
+        for tool in catalogs.tools().filter(uncounted) {
             if let Some(tokens) = known.get(&name(tool)) {
                 // Where it has been counted meanwhile, it is the same number.
                 let _ = tool.listing_tokens.set(*tokens);

@@ -68,7 +68,10 @@ fn of_piece(tokenizer: &Tokenizer, piece: &[u8], limit: u64) -> Option<u64> {
 /// Builds the tables beside what else goes on, unless somebody has begun to.
 pub(crate) fn begin() {
     static BEGUN: Once = Once::new();
-    BEGUN.call_once(|| drop(std::thread::spawn(bpe_openai::o200k_base)));
+    BEGUN.call_once(|| {
+        // Where there is no thread to be had, the first count builds them.
+        let _ = std::thread::Builder::new().spawn(bpe_openai::o200k_base);
+    });
 }
 
 #[cfg(test)]
