@@ -24,7 +24,7 @@ use crate::tls;
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
 
-/// The file in it of what tools cost to list.
+/// The file of what tools cost to list in the state folder.
 const COUNTS_FILE: &str = "listings.json";
 
 /// How often what is too old is forgotten: rows are kept for days, so the hour does not matter.
@@ -51,12 +51,8 @@ pub struct App {
 struct Warning {
     plugin: Option<String>,
     text: String,
-}
-
-impl Warning {
-    fn new(text: String) -> Self {
-        Self { plugin: None, text }
-    }
+    /// What it was found in: a file that was mended in vain is not the one that it was.
+    found_in: Option<blake3::Hash>,
 }
 
 impl App {
@@ -108,7 +104,7 @@ impl App {
             config.limits.cap_bytes.value,
         );
         let host = Arc::new(host.with_client_profiles(config.client_profiles.value));
-        let counted = config.state.value.join(CODE_FOLDER).join(COUNTS_FILE);
+        let counted = config.state.value.join(COUNTS_FILE);
         Ok(Self {
             config,
             host,
@@ -146,7 +142,7 @@ impl App {
     /// Loads every plugin. One that does not load is an error: at start, nothing is half there.
     pub async fn load(&self) -> anyhow::Result<()> {
         let mut registry = self.registry.lock().await;
-        if let Some(Problem { plugin, error }) =
+        if let Some(Problem { plugin, error, .. }) =
             registry.reconcile(&self.config).await.into_iter().next()
         {
             return Err(error.context(format!("plugin `{plugin}`")));
@@ -182,7 +178,7 @@ impl App {
         let config = self.bring_in_line(&mut warnings).await;
         let mut said = self.said.lock().await;
         for warning in warnings.iter().filter(|warning| !said.contains(warning)) {
-            let Warning { plugin, text } = warning;
+            let Warning { plugin, text, .. } = warning;
             tracing::warn!(plugin, "{text}");
         }
         *said = warnings;
@@ -190,7 +186,15 @@ impl App {
     }
 
     async fn bring_in_line(&self, warnings: &mut Vec<Warning>) -> Option<Config> {
-        let mut warn = |text| warnings.push(Warning::new(text));
+        let text = self.config.file.as_ref().map(std::fs::read);
+        let found_in = text.and_then(Result::ok).map(|text| blake3::hash(&text));
+        let mut warn = |text| {
+            warnings.push(Warning {
+                plugin: None,
+                text,
+                found_in,
+            })
+        };
         let config = match &self.config.file {
             Some(file) => match Config::read(file) {
                 Ok(config) => config,
@@ -208,10 +212,11 @@ impl App {
             );
         }
         let mut registry = self.registry.lock().await;
-        for Problem { plugin, error } in registry.reconcile(&config).await {
+        for problem in registry.reconcile(&config).await {
             warnings.push(Warning {
-                plugin: Some(plugin),
-                text: format!("not loaded: {error:#}"),
+                plugin: Some(problem.plugin),
+                text: format!("not loaded: {:#}", problem.error),
+                found_in: problem.fingerprint,
             });
         }
         // A host for one user does not become one of many, or the other way round, while it serves.
@@ -228,8 +233,11 @@ impl App {
                 }
             }
             Err(error) => {
-                let text = format!("the tools stay as they were: {error:#}");
-                warnings.push(Warning::new(text));
+                warnings.push(Warning {
+                    plugin: None,
+                    text: format!("the tools stay as they were: {error:#}"),
+                    found_in,
+                });
             }
         }
         Some(config)

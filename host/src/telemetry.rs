@@ -11,12 +11,12 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::Span;
+use tracing::{Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
+use tracing_subscriber::{EnvFilter, Layer, filter};
 
 use crate::call::Caller;
 use crate::store::Entry;
@@ -50,22 +50,16 @@ impl Telemetry {
         } else {
             format!("{level},rmcp=off")
         };
-        // Directives alone: a filter that is a function does not say which level it lets through, and so every line that wasmtime
-        // could write would be made up and thrown away.
-        let filter = EnvFilter::new(format!("{level},{TARGET}=off"));
-        let is_terminal = std::io::stderr().is_terminal();
-        // Standard output carries bodies and MCP messages; everything that is said goes to standard error.
-        let lines = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
-            .with_ansi(is_terminal)
-            .with_target(false)
-            .with_filter(filter);
-        let registry = tracing_subscriber::registry().with(lines);
         let is_traced = ENDPOINTS
             .iter()
             .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
         if !is_traced {
-            registry.init();
+            // One filter over all: it says which level it lets through, and what is below costs nothing to leave out.
+            let filter = EnvFilter::new(format!("{level},{TARGET}=off"));
+            tracing_subscriber::registry()
+                .with(filter)
+                .with(lines())
+                .init();
             return Ok(Self::default());
         }
         tls::install();
@@ -77,10 +71,18 @@ impl Telemetry {
             .with_batch_exporter(exporter)
             .with_resource(Resource::builder().with_service_name("plimsoll").build())
             .build();
+        // Each with a filter of its own, which is a function and so is asked each time: what directives decide once is lost where
+        // somebody has only asked whether a line would be written, as sqlx does.
+        let lines = lines()
+            .with_filter(EnvFilter::new(level))
+            .with_filter(filter::filter_fn(|metadata| metadata.target() != TARGET));
         let spans = tracing_opentelemetry::layer()
             .with_tracer(provider.tracer("plimsoll"))
-            .with_filter(Targets::new().with_target(TARGET, LevelFilter::INFO));
-        registry.with(spans).init();
+            .with_filter(filter::filter_fn(|metadata| metadata.target() == TARGET));
+        tracing_subscriber::registry()
+            .with(lines)
+            .with(spans)
+            .init();
         Ok(Self {
             provider: Some(provider),
         })
@@ -94,6 +96,14 @@ impl Telemetry {
             tracing::warn!("the last spans were not sent: {error}");
         }
     }
+}
+
+/// Lines on standard error. Standard output carries bodies and MCP messages; everything that is said goes there.
+fn lines<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
+    tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
 }
 
 /// The span of one call.

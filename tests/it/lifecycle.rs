@@ -310,7 +310,7 @@ fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
         let number = |at: usize| words[at].parse::<u64>().unwrap();
         (number(at - 2), number(at + 1))
     };
-    let kept = |host: &HostProcess| host.state().join("code/listings.json");
+    let kept = |host: &HostProcess| host.state().join("listings.json");
     let (tools, tokens) = costs(&host);
     assert!(tokens > 10 * tools);
     let file = kept(&host);

@@ -47,6 +47,8 @@ pub struct Problem {
     pub plugin: String,
     /// Why.
     pub error: anyhow::Error,
+    /// Of the component and the entry with which it was tried; none where there is no file to be read.
+    pub fingerprint: Option<blake3::Hash>,
 }
 
 /// What became of one plugin.
@@ -84,13 +86,15 @@ impl Registry {
                 outcome(sandbox, loaded.get(&entry(plugin)), plugin, admission)
             })
             .collect();
-        let outcomes: Vec<anyhow::Result<Outcome>> = futures::stream::iter(loads)
-            .buffered(CONCURRENT_LOADS)
-            .collect()
-            .await;
+        let outcomes: Vec<(Option<blake3::Hash>, anyhow::Result<Outcome>)> =
+            futures::stream::iter(loads)
+                .buffered(CONCURRENT_LOADS)
+                .collect()
+                .await;
         let mut problems = Vec::new();
-        let mut problem = |plugin: &PluginConfig, error: anyhow::Error| {
+        let mut problem = |plugin: &PluginConfig, fingerprint, error: anyhow::Error| {
             problems.push(Problem {
+                fingerprint,
                 plugin: plugin.name.clone(),
                 error: match &plugin.tenant {
                     Some(tenant) => error.context(format!("for tenant `{tenant}`")),
@@ -98,7 +102,7 @@ impl Registry {
                 },
             })
         };
-        for (plugin, outcome) in entries.iter().zip(outcomes) {
+        for (plugin, (fingerprint, outcome)) in entries.iter().zip(outcomes) {
             match outcome {
                 Ok(Outcome::Unchanged) => {}
                 Ok(Outcome::New(new)) => {
@@ -108,10 +112,11 @@ impl Registry {
                     self.loaded.remove(&entry(plugin));
                     problem(
                         plugin,
+                        fingerprint,
                         anyhow::anyhow!("there is no component file `{}`", file.display()),
                     );
                 }
-                Err(error) => problem(plugin, error),
+                Err(error) => problem(plugin, fingerprint, error),
             }
         }
         self.loaded
@@ -197,19 +202,26 @@ impl Registry {
     }
 }
 
+/// What becomes of one plugin, and the fingerprint of what was found.
 async fn outcome(
     sandbox: &Sandbox,
     loaded: Option<&Loaded>,
     plugin: &PluginConfig,
     admission: Arc<Admission>,
-) -> anyhow::Result<Outcome> {
+) -> (Option<blake3::Hash>, anyhow::Result<Outcome>) {
     let file = &plugin.component;
     let component = match tokio::fs::read(file).await {
         Ok(component) => component,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Outcome::Gone(file.clone()));
+            return (None, Ok(Outcome::Gone(file.clone())));
         }
-        Err(error) => return Err(error).with_context(|| format!("reading `{}`", file.display())),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            return (
+                None,
+                Err(error.context(format!("reading `{}`", file.display()))),
+            );
+        }
     };
     let mut hasher = blake3::Hasher::new();
     hasher
@@ -217,17 +229,28 @@ async fn outcome(
         .update(format!("{plugin:?}").as_bytes());
     let fingerprint = hasher.finalize();
     if loaded.is_some_and(|loaded| loaded.fingerprint == fingerprint) {
-        return Ok(Outcome::Unchanged);
+        return (Some(fingerprint), Ok(Outcome::Unchanged));
     }
+    let loading = load(sandbox, &component, fingerprint, plugin, admission);
+    (Some(fingerprint), loading.await)
+}
+
+async fn load(
+    sandbox: &Sandbox,
+    component: &[u8],
+    fingerprint: blake3::Hash,
+    plugin: &PluginConfig,
+    admission: Arc<Admission>,
+) -> anyhow::Result<Outcome> {
     let load = sandbox.load(
         &plugin.name,
-        &component,
+        component,
         plugin.grants.clone(),
         plugin.limits.sandbox(),
     );
     let loaded = Arc::new(
         load.await
-            .with_context(|| format!("loading `{}`", file.display()))?,
+            .with_context(|| format!("loading `{}`", plugin.component.display()))?,
     );
     let tools = build(&loaded, &admission, plugin)?;
     Ok(Outcome::New(Loaded {
