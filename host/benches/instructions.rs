@@ -11,7 +11,7 @@ mod subjects;
 use std::hint::black_box;
 
 use plimsoll::contract::Shape;
-use plimsoll::shape::{bench, tokens};
+use plimsoll::shape::bench;
 use serde_json::{Value, json};
 use subjects::rows::{Kind, document};
 use subjects::{MIB, Subject, plain, with_columns, with_horizon, with_view};
