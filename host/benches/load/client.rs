@@ -135,33 +135,52 @@ pub(crate) async fn load(
     })
 }
 
-/// Follows an answer from page to page by its cursor; seconds of each page.
+/// Follows an answer to its page `far`, and then gets page 2 and that one by turns: seconds of each.
 pub(crate) async fn pages(
     server: &Server,
     tool: &str,
     arguments: &Value,
-    pages: usize,
-) -> anyhow::Result<Vec<f64>> {
+    far: usize,
+    turns: usize,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let mut connection = connect(server).await?;
-    let mut arguments = arguments.clone();
-    let mut seconds = Vec::with_capacity(pages);
-    for page in 1..=pages {
-        let request = HttpRequest::post(format!("/v1/tools/{tool}"))
-            .header("host", format!("127.0.0.1:{}", server.port))
-            .header("content-type", "application/json")
-            .body(Full::new(arguments.to_string().into()))?;
-        let began = Instant::now();
-        let (headers, _) = send(&mut connection, request).await?;
-        seconds.push(began.elapsed().as_secs_f64());
-        let receipt = headers
-            .get("plimsoll-receipt")
-            .context("there is a receipt")?;
-        let receipt: Value = serde_json::from_slice(receipt.as_bytes())?;
-        arguments["after"] = receipt["next_after"].clone();
+    let (mut second, mut arguments) = (None, arguments.clone());
+    for page in 1..far {
+        arguments = page_of(&mut connection, server, tool, &arguments).await?.1;
         ensure!(
-            page == pages || arguments["after"].is_string(),
+            arguments["after"].is_string(),
             "there are only {page} pages"
         );
+        second.get_or_insert_with(|| arguments.clone());
     }
-    Ok(seconds)
+    let second = second.context("page 2 comes before it")?;
+    let (mut near, mut distant) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        near.push(page_of(&mut connection, server, tool, &second).await?.0);
+        distant.push(page_of(&mut connection, server, tool, &arguments).await?.0);
+    }
+    Ok((near, distant))
+}
+
+/// Gets a page; seconds, and the arguments of the next one.
+async fn page_of(
+    connection: &mut Connection,
+    server: &Server,
+    tool: &str,
+    arguments: &Value,
+) -> anyhow::Result<(f64, Value)> {
+    let request = HttpRequest::post(format!("/v1/tools/{tool}"))
+        .header("host", format!("127.0.0.1:{}", server.port))
+        .header("content-type", "application/json")
+        .body(Full::new(arguments.to_string().into()))?;
+    let began = Instant::now();
+    let (headers, _) = send(connection, request).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let receipt = headers
+        .get("plimsoll-receipt")
+        .context("there is a receipt")?;
+    let receipt: Value = serde_json::from_slice(receipt.as_bytes())?;
+    let mut next = arguments.clone();
+    next["after"] = receipt["next_after"].clone();
+    Ok((seconds, next))
 }
