@@ -8,9 +8,10 @@ use std::path::Path;
 /// process is killed, and pages of the old one that are mapped stay as they are.
 pub(crate) fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let name = file.file_name().unwrap_or_default().display();
-    // No other process has it, and no other thread of this one.
-    let (process, thread) = (std::process::id(), std::thread::current().id());
-    let beside = file.with_file_name(format!(".{name}-{process}-{thread:?}"));
+    // Nobody else has it, also where containers share the folder, whose processes have the same ids.
+    let mut own = [0; 8];
+    getrandom::fill(&mut own)?;
+    let beside = file.with_file_name(format!(".{name}-{:016x}", u64::from_le_bytes(own)));
     let mut written = File::create(&beside)?;
     written.write_all(bytes)?;
     written.sync_all()?;
