@@ -310,10 +310,10 @@ fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
         let number = |at: usize| words[at].parse::<u64>().unwrap();
         (number(at - 2), number(at + 1))
     };
-    let kept = |host: &HostProcess| host.state().join("listings.json");
+    const KEPT: &str = "listings.json";
     let (tools, tokens) = costs(&host);
     assert!(tokens > 10 * tools);
-    let file = kept(&host);
+    let file = host.state().join(KEPT);
     let until = Instant::now() + SEEN;
     let counts = loop {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -331,9 +331,10 @@ fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
         .into_iter()
         .map(|(tool, _)| (tool, json!(1)))
         .collect();
-    std::fs::write(&file, json!(ones).to_string()).unwrap();
-    let host = host.restart();
+    let ones = json!(ones).to_string();
+    let host = host.restart_after(|state| std::fs::write(state.join(KEPT), ones).unwrap());
     assert_eq!(costs(&host), (tools, tools));
-    std::fs::write(kept(&host), "{\"cut off").unwrap();
-    assert_eq!(costs(&host.restart()), (tools, tokens));
+    let broken = "{\"cut off";
+    let host = host.restart_after(|state| std::fs::write(state.join(KEPT), broken).unwrap());
+    assert_eq!(costs(&host), (tools, tokens));
 }

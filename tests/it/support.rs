@@ -248,8 +248,14 @@ impl HostProcess {
     }
 
     /// Ends it and starts it again over the same folder.
-    pub(crate) fn restart(mut self) -> Self {
+    pub(crate) fn restart(self) -> Self {
+        self.restart_after(|_| {})
+    }
+
+    /// The same with a change of its state folder while it does not run.
+    pub(crate) fn restart_after(mut self, change: impl FnOnce(&Path)) -> Self {
         self.stop();
+        change(&self.state());
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         Self::start_in(folder, &[])
     }
