@@ -122,15 +122,26 @@ async fn serve(
                 app.host.running(),
                 DRAIN.as_secs()
             );
-            // The doors go on meanwhile: it is they who run the calls of a client over standard input.
+            // The doors go on meanwhile: it is they who run the calls of a client over standard input, and who write down what a
+            // call is answered that was ended.
+            let until = tokio::time::Instant::now() + ENDING;
+            let mut are_closed = false;
             let ended = async {
-                tokio::select! {
-                    () = app.host.end_calls() => {}
-                    _ = async { doors.await.ok(); std::future::pending::<()>().await } => {}
+                let ending = app.host.end_calls();
+                tokio::pin!(ending);
+                loop {
+                    tokio::select! {
+                        () = &mut ending => return,
+                        _ = &mut doors, if !are_closed => are_closed = true,
+                    }
                 }
             };
-            if tokio::time::timeout(ENDING, ended).await.is_err() {
+            if tokio::time::timeout_at(until, ended).await.is_err() {
                 tracing::error!("calls do not end: they are not in the ledger");
+            }
+            if !are_closed {
+                // A client that does not read its answer does not keep the host.
+                let _ = tokio::time::timeout_at(until, doors).await;
             }
         }
     }
