@@ -24,7 +24,7 @@ use crate::tls;
 /// The folder of compiled code in the state folder.
 const CODE_FOLDER: &str = "code";
 
-/// The file of what tools cost to list in the state folder.
+/// The file in it of what tools cost to list.
 const COUNTS_FILE: &str = "listings.json";
 
 /// How often what is too old is forgotten: rows are kept for days, so the hour does not matter.
@@ -104,7 +104,7 @@ impl App {
             config.limits.cap_bytes.value,
         );
         let host = Arc::new(host.with_client_profiles(config.client_profiles.value));
-        let counted = config.state.value.join(COUNTS_FILE);
+        let counted = config.state.value.join(CODE_FOLDER).join(COUNTS_FILE);
         Ok(Self {
             config,
             host,
