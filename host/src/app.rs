@@ -186,30 +186,30 @@ impl App {
     }
 
     async fn bring_in_line(&self, warnings: &mut Vec<Warning>) -> Option<Config> {
-        let text = self.config.file.as_ref().map(std::fs::read);
-        let found_in = text.and_then(Result::ok).map(|text| blake3::hash(&text));
-        let mut warn = |text| {
-            warnings.push(Warning {
+        // Read a second time only where something is wrong with it.
+        let in_config = |text: String| {
+            let file = self.config.file.as_ref().map(std::fs::read);
+            Warning {
                 plugin: None,
                 text,
-                found_in,
-            })
+                found_in: file.and_then(Result::ok).map(|file| blake3::hash(&file)),
+            }
         };
         let config = match &self.config.file {
             Some(file) => match Config::read(file) {
                 Ok(config) => config,
                 Err(error) => {
-                    warn(format!("the configuration stays as it was: {error:#}"));
+                    let text = format!("the configuration stays as it was: {error:#}");
+                    warnings.push(in_config(text));
                     return None;
                 }
             },
             None => self.config.clone(),
         };
         if !config.is_same_host(&self.config) {
-            warn(
-                "settings outside of `[plugins]` and `[tenants]` take effect at the next start"
-                    .into(),
-            );
+            let text =
+                "settings outside of `[plugins]` and `[tenants]` take effect at the next start";
+            warnings.push(in_config(text.into()));
         }
         let mut registry = self.registry.lock().await;
         for problem in registry.reconcile(&config).await {
@@ -233,11 +233,8 @@ impl App {
                 }
             }
             Err(error) => {
-                warnings.push(Warning {
-                    plugin: None,
-                    text: format!("the tools stay as they were: {error:#}"),
-                    found_in,
-                });
+                let text = format!("the tools stay as they were: {error:#}");
+                warnings.push(in_config(text));
             }
         }
         Some(config)

@@ -300,32 +300,61 @@ fn what_a_reload_could_not_do_is_said_once() {
     }
 }
 
-#[test]
-fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
-    // With compiled code of its own: other tests share theirs.
+/// Where it is kept what tools cost to list.
+const KEPT: &str = "code/listings.json";
+
+/// A host with compiled code of its own, of which other tests share theirs, once it has counted what its listing costs.
+fn counted() -> (HostProcess, Map<String, serde_json::Value>, String) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("plimsoll.toml"), support::hostile("")).unwrap();
     let host = HostProcess::start_in(folder, &[]);
-    let costs = |host: &HostProcess| {
-        let line = logged(host, "tools costs ");
+    let line = logged(&host, "tools costs ");
+    let file = host.state().join(KEPT);
+    let until = Instant::now() + SEEN;
+    loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if let Ok(counts) = serde_json::from_str(&text) {
+            return (host, counts, line);
+        }
+        assert!(Instant::now() < until, "nothing is kept");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How much the tables that count tokens add to a host: they take some 40 MiB, and as much of the program is read for them.
+const TABLES: u64 = 30 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_has_no_tables_to_count_tokens_with_before_its_first_call() {
+    let (host, ..) = counted();
+    let host = host.restart();
+    logged(&host, "tools costs ");
+    let listed = reqwest::get(format!("{}/v1/tools", host.url))
+        .await
+        .unwrap();
+    assert!(listed.text().await.unwrap().contains("\"fine\""));
+    let before = host.memory("VmRSS:");
+    let (status, ..) = host.call("fine", json!({})).await;
+    assert_eq!(status, 200);
+    let after = host.memory("VmRSS:");
+    assert!(
+        after > before + TABLES,
+        "{before} bytes before the first call, {after} after it"
+    );
+}
+
+#[test]
+fn what_a_listing_costs_is_kept_from_one_start_to_the_next() {
+    let (host, counts, line) = counted();
+    let numbers = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let at = words.iter().position(|word| *word == "costs").unwrap();
         let number = |at: usize| words[at].parse::<u64>().unwrap();
         (number(at - 2), number(at + 1))
     };
-    const KEPT: &str = "code/listings.json";
-    let (tools, tokens) = costs(&host);
+    let costs = |host: &HostProcess| numbers(&logged(host, "tools costs "));
+    let (tools, tokens) = numbers(&line);
     assert!(tokens > 10 * tools);
-    let file = host.state().join(KEPT);
-    let until = Instant::now() + SEEN;
-    let counts = loop {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if let Ok(counts) = serde_json::from_str::<Map<String, serde_json::Value>>(&text) {
-            break counts;
-        }
-        assert!(Instant::now() < until, "nothing is kept");
-        std::thread::sleep(Duration::from_millis(10));
-    };
     assert_eq!(counts.len() as u64, tools);
     let sum: u64 = counts.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(sum, tokens);

@@ -122,12 +122,17 @@ impl Drop for Served {
 
 /// A state folder with the shared folder of compiled code.
 pub(crate) fn write_state(state: &Path) {
-    // The client with which tests call the host was built without a default for TLS. It was set already where this fails.
-    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    install_tls();
     let code = root().join("target/test-code");
     std::fs::create_dir_all(&code).unwrap();
     std::fs::create_dir_all(state).unwrap();
     std::os::unix::fs::symlink(code, state.join("code")).unwrap();
+}
+
+/// The client with which tests call the host was built without a default for TLS.
+fn install_tls() {
+    // It was set already where this fails.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
 }
 
 /// A JSON object.
@@ -185,6 +190,7 @@ impl HostProcess {
 
     /// The same over a folder that has a config file, with more environment variables.
     pub(crate) fn start_in(folder: TempDir, environment: &[(&str, &str)]) -> Self {
+        install_tls();
         let mut child = plimsoll()
             .args(["serve", "--listen", "127.0.0.1:0"])
             .current_dir(folder.path())

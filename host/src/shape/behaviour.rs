@@ -822,6 +822,21 @@ fn a_table_says_what_it_does_not_show() {
     );
 }
 
+/// A cell is written without another look for line breaks, which JSON does not let stand in a string.
+#[test]
+fn no_line_break_comes_into_a_table_in_a_string_that_is_not_json() {
+    for format in ["csv", "tsv"] {
+        let arguments = json!({"format": format, "horizon": "all"});
+        let rows = "{\"items\":[{\"id\":1,\"state\":\"a\nb\"}]}";
+        let (error, _) = tool(streams()).refused(arguments.clone(), rows);
+        assert_eq!(error, "invalid_answer");
+        let pushed = tool(streams()).call(arguments, |intake| {
+            intake.rows(b"{\"id\":1,\"state\":\"a\rb\"}");
+        });
+        assert_eq!(json_of(pushed.body())["error"], "invalid_answer");
+    }
+}
+
 #[test]
 fn a_text_pages_by_lines() {
     // Case A5.

@@ -255,10 +255,7 @@ impl<'a> Key<'a> {
 /// Whether a raw key (between its quotes, escapes and all) spells this name.
 pub(crate) fn is_name(raw: &[u8], name: &str) -> bool {
     // With an escape it is longer than what it spells.
-    raw == name.as_bytes()
-        || raw.len() > name.len()
-            && memchr::memchr(b'\\', raw).is_some()
-            && unescape(raw).is_some_and(|spelled| spelled == name)
+    raw.len() >= name.len() && Key::new(raw).is(name)
 }
 
 /// The name that a raw key (between its quotes, escapes and all) spells. None where it spells none.
