@@ -4,6 +4,7 @@
 
 mod subjects;
 
+use std::cell::LazyCell;
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use plimsoll::shape::{Signer, bench};
 use plimsoll::store::KeyRow;
 use serde_json::{Map, json};
 use subjects::guest::{Bare, Ours, root};
-use subjects::rows::{Kind, document, document_of};
+use subjects::rows::{Kind, document};
 use subjects::{MIB, Subject, plain, with_columns, with_horizon, with_view};
 
 const KINDS: [(&str, Kind); 4] = [
@@ -25,17 +26,8 @@ const KINDS: [(&str, Kind); 4] = [
     ("wide_cjk", Kind::WideCjk),
 ];
 
-/// Sizes of answers, in MiB. The largest is measured on narrow ASCII rows alone: it takes seconds to make.
+/// Sizes of answers, in MiB.
 const SIZES: [usize; 3] = [1, 16, 256];
-
-fn sizes() -> impl Iterator<Item = (String, usize, Kind)> {
-    SIZES.into_iter().flat_map(|size| {
-        KINDS
-            .into_iter()
-            .filter(move |(_, kind)| size < 256 || *kind == Kind::Narrow)
-            .map(move |(name, kind)| (format!("{name}/{size}MiB"), size * MIB, kind))
-    })
-}
 
 /// Instantiate, call, drop.
 fn floor(criterion: &mut Criterion) {
@@ -51,51 +43,77 @@ fn floor(criterion: &mut Criterion) {
     }
 }
 
-/// Finding and counting rows, with a page of them; and with a horizon on one field of each.
-fn rows(criterion: &mut Criterion) {
-    for (name, shape) in [("scan", plain()), ("horizon", with_horizon())] {
-        let mut group = criterion.benchmark_group(name);
-        let subject = Subject::new(&shape);
-        let ask = subject.ask(json!({}));
-        for (id, bytes, kind) in sizes() {
-            group.throughput(Throughput::Bytes(bytes as u64));
-            // Made only where it is measured: the largest takes seconds.
-            group.bench_function(id, |b| {
-                let document = document(kind, bytes);
-                b.iter(|| subject.take_in(&ask, &document))
-            });
+/// An answer of some size and kind, made only where it is measured: the largest takes seconds.
+struct Answer {
+    name: String,
+    bytes: usize,
+    document: LazyCell<String, Box<dyn FnOnce() -> String>>,
+}
+
+impl Answer {
+    fn new(size: usize, (name, kind): (&str, Kind)) -> Self {
+        let bytes = size * MIB;
+        Self {
+            name: format!("{name}/{size}MiB"),
+            bytes,
+            document: LazyCell::new(Box::new(move || document(kind, bytes))),
         }
     }
 }
 
+/// Each stage on answers of every size and kind.
+fn stages(criterion: &mut Criterion) {
+    for size in SIZES {
+        for kind in KINDS {
+            let answer = Answer::new(size, kind);
+            rows(criterion, &answer);
+            page(criterion, &answer);
+            csv(criterion, &answer);
+        }
+    }
+}
+
+/// Finding and counting rows, with a page of them; and with a horizon on one field of each.
+fn rows(criterion: &mut Criterion, answer: &Answer) {
+    for (name, shape) in [("scan", plain()), ("horizon", with_horizon())] {
+        let subject = Subject::new(&shape);
+        let ask = subject.ask(json!({}));
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(Throughput::Bytes(answer.bytes as u64));
+        group.bench_function(&answer.name, |b| {
+            b.iter(|| subject.take_in(&ask, &answer.document))
+        });
+    }
+}
+
 /// What is made of the rows of a page: of an answer that was taken in.
-fn page(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("page");
-    for (what, shape, arguments) in [
-        ("as they came", plain(), json!({})),
+fn page(criterion: &mut Criterion, answer: &Answer) {
+    for (name, shape, arguments) in [
+        ("page", plain(), json!({})),
         ("view", with_view(), json!({})),
         ("fit", plain(), json!({"limit": 100, "max_tokens": 8_000})),
         ("cap", plain(), json!({"limit": 100})),
     ] {
         let subject = Subject::new(&shape);
         let ask = subject.ask(arguments);
-        for size in [1, 16] {
-            let mut intake = subject.take_in(&ask, &document(Kind::Wide, size * MIB));
-            group.bench_function(BenchmarkId::new(what, format!("{size}MiB")), |b| {
-                b.iter(|| subject.shape(&ask, &mut intake))
-            });
-        }
+        let mut group = criterion.benchmark_group(name);
+        group.bench_function(&answer.name, |b| {
+            let mut intake = subject.take_in(&ask, &answer.document);
+            b.iter(|| subject.shape(&ask, &mut intake))
+        });
     }
-    group.finish();
-    let mut group = criterion.benchmark_group("csv");
+}
+
+/// All of its rows as a table.
+fn csv(criterion: &mut Criterion, answer: &Answer) {
     let subject = Subject::new(&with_columns());
     let ask = subject.ask(json!({}));
-    for (name, kind) in [("narrow", Kind::Narrow), ("narrow_cjk", Kind::NarrowCjk)] {
-        let document = document_of(kind, 100_000);
-        let intake = subject.take_in(&ask, &document);
-        group.throughput(Throughput::Bytes(document.len() as u64));
-        group.bench_function(name, |b| b.iter(|| bench::csv(&intake, &subject.policy)));
-    }
+    let mut group = criterion.benchmark_group("csv");
+    group.throughput(Throughput::Bytes(answer.bytes as u64));
+    group.bench_function(&answer.name, |b| {
+        let intake = subject.take_in(&ask, &answer.document);
+        b.iter(|| bench::csv(&intake, &subject.policy))
+    });
 }
 
 /// Reading arguments: without and with a cursor.
@@ -202,6 +220,6 @@ criterion_group! {
         .sample_size(10)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = floor, rows, page, arguments, lookups
+    targets = floor, stages, arguments, lookups
 }
 criterion_main!(parts);
